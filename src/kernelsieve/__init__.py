@@ -1,3 +1,35 @@
-"""Small, readable kernel features chosen by importance sampling."""
+"""Small, readable kernel features chosen by importance sampling, and the methods that run on them.
+
+Public names are imported when first used, so that ``import kernelsieve`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "FourierFeatures": "kernelsieve.features",
+    "KernelRidge": "kernelsieve.models",
+}
+_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots")
+
+__all__ = ["FourierFeatures", "KernelRidge", "__version__"]
+
+if TYPE_CHECKING:
+    from kernelsieve.features import FourierFeatures
+    from kernelsieve.models import KernelRidge
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"kernelsieve.{name}")
+    raise AttributeError(f"module 'kernelsieve' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

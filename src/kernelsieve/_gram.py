@@ -1,0 +1,114 @@
+"""Gram matrices tile by tile: the function of a distance is taken while its tile is in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve._validation import squared_norms
+
+TILE_ROWS = 256
+TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
+# Above this |factor| |x|^2 the float32 cancellation in |x|^2 - 2 <x, y> + |y|^2 would show.
+FLOAT32_EXPONENT = 64.0
+
+
+def fill_gram(
+    X: Any, Y: Any, of_product: Callable[[NDArray[Any]], None], n_jobs: int | None
+) -> NDArray[Any]:
+    """A function of the inner products <x, y>; ``of_product`` works in place on a tile."""
+    gram = np.empty((X.shape[0], Y.shape[0]), dtype=np.result_type(X.dtype, Y.dtype))
+    dense = not (sp.issparse(X) or sp.issparse(Y))
+    tile_columns = TILE_COLUMNS if dense else max(1, Y.shape[0])
+
+    def fill(rows: slice) -> None:
+        left = X[rows]
+        for start in range(0, Y.shape[0], tile_columns):
+            columns = slice(start, start + tile_columns)
+            tile = gram[rows, columns]
+            if dense:
+                np.matmul(left, Y[columns].T, out=tile)
+            else:
+                product = left @ Y.T
+                tile[...] = product.toarray() if sp.issparse(product) else product
+            of_product(tile)
+
+    map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
+    return gram
+
+
+def distances(
+    X: Any, Y: Any, factor: float, function: Callable[..., Any], n_jobs: int | None
+) -> NDArray[Any]:
+    """``function(factor |x - y|^2, out=...)`` for a factor < 0."""
+    dtype = np.result_type(X.dtype, Y.dtype)
+    if sp.issparse(X) or sp.issparse(Y):
+        return _sparse_distances(X, Y, factor, function, n_jobs).astype(dtype, copy=False)
+    # The distance does not see the origin, rounding does: move it to the middle of the data.
+    middle = X.mean(axis=0, dtype=np.float64)
+    X, Y, same = X - middle, (None if Y is X else Y - middle), Y is X
+    left_norms = -factor * squared_norms(X)
+    right_norms = left_norms if same else -factor * squared_norms(Y)
+    largest = max(left_norms.max(initial=0.0), right_norms.max(initial=0.0))
+    work = np.dtype(np.float64) if largest > FLOAT32_EXPONENT else dtype
+    left = _augmented(X, left_norms, factor, work, left=True)
+    right = _augmented(X if same else Y, right_norms, factor, work, left=False)
+
+    def of_exponent(tile: NDArray[Any]) -> None:
+        np.minimum(tile, 0.0, out=tile)  # rounding must not make a distance negative
+        function(tile, out=tile)
+
+    return fill_gram(left, right, of_exponent, n_jobs).astype(dtype, copy=False)
+
+
+def _augmented(
+    X: NDArray[Any], norms: NDArray[np.float64], factor: float, dtype: Any, left: bool
+) -> NDArray[Any]:
+    """Two more columns, so that one product gives factor |x - y|^2 = 2 |factor| <x,y> - ... ."""
+    augmented = np.empty((X.shape[0], X.shape[1] + 2), dtype=dtype)
+    np.multiply(X, np.sqrt(-2.0 * factor), out=augmented[:, :-2], casting="same_kind")
+    augmented[:, -2] = -norms if left else 1.0
+    augmented[:, -1] = 1.0 if left else -norms
+    return augmented
+
+
+def _sparse_distances(
+    X: Any, Y: Any, factor: float, function: Callable[..., Any], n_jobs: int | None
+) -> NDArray[np.float64]:
+    left_norms, right_norms = squared_norms(X), squared_norms(Y)
+    gram = np.empty((X.shape[0], Y.shape[0]))
+
+    def fill(rows: slice) -> None:
+        product = X[rows].astype(np.float64) @ Y.T
+        tile = gram[rows]
+        tile[...] = product.toarray() if sp.issparse(product) else product
+        tile *= -2.0
+        tile += left_norms[rows, None]
+        tile += right_norms
+        np.maximum(tile, 0.0, out=tile)
+        tile *= factor
+        function(tile, out=tile)
+
+    map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
+    return gram
+
+
+def manhattan(X: Any, Y: Any, factor: float, n_jobs: int | None) -> NDArray[Any]:
+    """exp(factor |x - y|_1)."""
+    from sklearn.metrics.pairwise import manhattan_distances
+
+    dtype = np.result_type(X.dtype, Y.dtype)
+    gram = np.empty((X.shape[0], Y.shape[0]), dtype=dtype)
+    if sp.issparse(X) != sp.issparse(Y):
+        X, Y = sp.csr_array(X), sp.csr_array(Y)
+
+    def fill(rows: slice) -> None:
+        gram[rows] = np.exp(factor * manhattan_distances(X[rows], Y))
+
+    map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
+    return gram

@@ -1,0 +1,108 @@
+"""Threads over blocks of rows; BLAS is held to one thread inside, so the bits never depend on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+
+def row_blocks(n_rows: int, block_rows: int) -> list[slice]:
+    """Fixed blocks of rows: they depend on the data's shape only, not on the number of threads."""
+    return [
+        slice(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)
+    ]
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """The number of threads that ``n_jobs`` asks for: None and -1 mean every core we may use."""
+    if n_jobs is not None and n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning: use None for all cores or a count of threads")
+    available = _available_cores()
+    if n_jobs is None:
+        return available
+    return n_jobs if n_jobs > 0 else max(1, available + 1 + n_jobs)
+
+
+@cache
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
+
+
+def ordered_row_blocks(
+    function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
+) -> Iterator[Result]:
+    """``function(rows)`` for every block, in order, with a bounded number under way at once."""
+    blocks = row_blocks(n_rows, block_rows)
+    threads = min(thread_count(n_jobs), len(blocks))
+    with _single_threaded_blas:
+        if threads <= 1:
+            yield from map(function, blocks)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            pending: deque[Future[Result]] = deque()
+            try:
+                for rows in blocks:
+                    pending.append(pool.submit(function, rows))
+                    if len(pending) > threads:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
+            finally:
+                for future in pending:
+                    future.cancel()
+
+
+def map_row_blocks(
+    function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
+) -> list[Result]:
+    """The list of ``function(rows)`` over all blocks of rows, in order."""
+    return list(ordered_row_blocks(function, n_rows, block_rows, n_jobs))
+
+
+class _SingleThreadedBlas:
+    """Holds BLAS to one thread while anybody is inside.
+
+    The limit is process-wide, so nested and concurrent users share one: the first to enter sets
+    it, the last to leave restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._users += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.__exit__(None, None, None)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (its BLAS must be loaded before the controller looks)
+
+    return ThreadpoolController()
+
+
+_single_threaded_blas = _SingleThreadedBlas()

@@ -1,0 +1,71 @@
+"""Checks on what users pass in: an error names the value, the reason and the way out."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+FLOATS = (np.float64, np.float32)
+
+
+def check_points(X: Any, name: str = "X") -> Any:
+    """X as finite float32 or float64 rows: a C array, or a canonical CSR matrix or array."""
+    X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
+    return canonical_csr(X) if sp.issparse(X) else X
+
+
+def canonical_csr(X: Any) -> Any:
+    """CSR with sorted, unique indices, without touching the caller's arrays."""
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def check_positive(value: Any, name: str, why: str) -> float:
+    """A finite number > 0."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} must be a number: {why}")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name}={value!r} must be finite and > 0: {why}")
+    return number
+
+
+def check_count(value: Any, name: str, why: str) -> int:
+    """An integer >= 1."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} must be an integer: {why}")
+    if value < 1:
+        raise ValueError(f"{name}={value!r} must be >= 1: {why}")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
+    """One of ``choices``."""
+    if not any(value is choice or (type(value) is type(choice) and value == choice)
+               for choice in choices):
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name}={value!r} is unknown: use one of {listed}")
+    return value
+
+
+def squared_norms(X: Any) -> NDArray[np.float64]:
+    """Squared Euclidean norms of the rows, in float64, without a float64 copy of X."""
+    if sp.issparse(X):
+        squares = X.copy()
+        squares.data = np.square(X.data, dtype=np.float64)
+        return np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
+    if X.dtype == np.float64:
+        return np.einsum("ij,ij->i", X, X)
+    norms = np.empty(X.shape[0])
+    for start in range(0, X.shape[0], 4096):
+        block = X[start : start + 4096].astype(np.float64)
+        norms[start : start + 4096] = np.einsum("ij,ij->i", block, block)
+    return norms
