@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "AdaptiveFeatures": "kernelsieve.features",
     "FourierFeatures": "kernelsieve.features",
+    "RowNormFeatures": "kernelsieve.features",
     "KernelRidge": "kernelsieve.models",
 }
 _MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots")
 
-__all__ = ["FourierFeatures", "KernelRidge", "__version__"]
+__all__ = ["AdaptiveFeatures", "FourierFeatures", "KernelRidge", "RowNormFeatures", "__version__"]
 
 if TYPE_CHECKING:
-    from kernelsieve.features import FourierFeatures
+    from kernelsieve.features import AdaptiveFeatures, FourierFeatures, RowNormFeatures
     from kernelsieve.models import KernelRidge
 
 

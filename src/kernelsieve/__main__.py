@@ -1,0 +1,6 @@
+"""``python -m kernelsieve``."""
+
+from kernelsieve.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""The one place where numba's options are chosen."""
+
+import numba
+
+# Serial and without the interpreter's lock: threads run over blocks of rows, outside.
+native = numba.njit(cache=True, nogil=True)
+inlined = numba.njit(cache=True, nogil=True, inline="always")

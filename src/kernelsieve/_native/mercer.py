@@ -1,0 +1,169 @@
+"""One-dimensional Gaussian bases: exact values, and look-up in tables of them (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelsieve._native._options import inlined, native
+
+POINTS = 6  # of the interpolation polynomial
+
+
+@native
+def damped_powers(u, out):
+    """out[j] = exp(-u^2 / 2) u^j / sqrt(j!), in logarithms where the first would underflow."""
+    if abs(u) < 35.0:
+        value = np.exp(-0.5 * u * u)
+        for j in range(len(out)):
+            out[j] = value
+            value *= u / np.sqrt(j + 1.0)
+        return
+    log_size = np.log(abs(u))
+    log_factorial = 0.0
+    for j in range(len(out)):
+        if j > 0:
+            log_factorial += np.log(j)
+        exponent = -0.5 * u * u + j * log_size - 0.5 * log_factorial
+        out[j] = np.exp(exponent) if exponent > -700.0 else 0.0
+        if u < 0 and j % 2 == 1:
+            out[j] = -out[j]
+
+
+@inlined
+def lagrange_weights(t, weights):
+    """Weights of the values at -2, -1, 0, 1, 2, 3 for the point t in [0, 1)."""
+    m2, m1, z, p1, p2, p3 = t + 2.0, t + 1.0, t, t - 1.0, t - 2.0, t - 3.0
+    weights[0] = m1 * z * p1 * p2 * p3 / -120.0
+    weights[1] = m2 * z * p1 * p2 * p3 / 24.0
+    weights[2] = m2 * m1 * p1 * p2 * p3 / -12.0
+    weights[3] = m2 * m1 * z * p2 * p3 / 12.0
+    weights[4] = m2 * m1 * z * p1 * p3 / -24.0
+    weights[5] = m2 * m1 * z * p1 * p2 / 120.0
+
+
+@native
+def exact_values(u, rotation, scratch, out):
+    """out[k] = e_k(u) = sum_j rotation[j, k] b_j(u)."""
+    damped_powers(u, scratch)
+    for k in range(len(out)):
+        total = 0.0
+        for j in range(rotation.shape[0]):
+            total += rotation[j, k] * scratch[j]
+        out[k] = total
+
+
+@native
+def tabulate(line, first, step, grid, rotation, out):
+    """out[k, b] = e_k(line[b]): interpolated in the grid, exact where the line leaves it.
+
+    grid : (n_cells, K), the values at first + cell * step; rotation : (J, K).
+    """
+    n_cells, orders = grid.shape
+    weights = np.empty(POINTS)
+    scratch = np.empty(rotation.shape[0])
+    values = np.empty(orders)
+    for b in range(len(line)):
+        position = (line[b] - first) / step
+        if position >= 2.0 and position < n_cells - 4.0:
+            cell = int(position)
+            lagrange_weights(position - cell, weights)
+            for k in range(orders):
+                out[k, b] = (
+                    weights[0] * grid[cell - 2, k]
+                    + weights[1] * grid[cell - 1, k]
+                    + weights[2] * grid[cell, k]
+                    + weights[3] * grid[cell + 1, k]
+                    + weights[4] * grid[cell + 2, k]
+                    + weights[5] * grid[cell + 3, k]
+                )
+        else:
+            exact_values(line[b], rotation, scratch, values)
+            for k in range(orders):
+                out[k, b] = values[k]
+
+
+@native
+def mercer_atoms(
+    lines, firsts, step, grids, grid_starts, n_cells, n_orders, rotations, rotation_starts,
+    rotation_sizes, atom_ranges, orders, smallest, table, roots,
+):
+    """Ratios e_k / e_0 of all atoms, and the product of e_0 over all coordinates, for a block.
+
+    The tables of coordinate i are flat: grids from grid_starts[i], of shape (n_cells[i],
+    n_orders[i]), and rotations from rotation_starts[i], of shape (rotation_sizes[i], n_orders[i]).
+    """
+    size = lines.shape[1]
+    values = np.empty((n_orders.max(), size))
+    roots[:] = 1.0
+    for i in range(lines.shape[0]):
+        grid = grids[grid_starts[i] : grid_starts[i + 1]].reshape(n_cells[i], n_orders[i])
+        rotation = rotations[rotation_starts[i] : rotation_starts[i + 1]].reshape(
+            rotation_sizes[i], n_orders[i]
+        )
+        tabulate(lines[i], firsts[i], step, grid, rotation, values[: n_orders[i]])
+        ground = values[0]
+        for b in range(size):
+            if abs(ground[b]) < smallest:  # rounding may deny that e_0 > 0 far away
+                ground[b] = smallest
+            roots[b] *= ground[b]
+        first, last = atom_ranges[i, 0], atom_ranges[i, 1]
+        if first < last:
+            for b in range(size):
+                ground[b] = 1.0 / ground[b]
+            for a in range(first, last):
+                for b in range(size):
+                    table[a, b] = values[orders[a], b] * ground[b]
+
+
+@native
+def next_excited(log_ground, row, start, threshold):
+    """The first coordinate >= start that leaves the ground state, or the number of coordinates.
+
+    log_ground[row, i] is the running sum of log e_0^2 before coordinate i.
+    """
+    d = log_ground.shape[1] - 1
+    goal = log_ground[row, start] + threshold
+    if log_ground[row, d] >= goal:
+        return d
+    low, high = start, d - 1
+    while low < high:
+        middle = (low + high) // 2
+        if log_ground[row, middle + 1] < goal:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@native
+def draw_mercer(cumulative, offsets, log_ground, rows, words, rng, hashes, ends, coordinates, orders):
+    """An order for each coordinate of each row, independently: e_k(x_i)^2 is a distribution.
+
+    cumulative[row, offsets[i] : offsets[i + 1]] are the running sums of e_k^2 of coordinate i.
+    Returns the number of atoms written, negated if the arrays were too small.
+    """
+    d = log_ground.shape[1] - 1
+    atoms = 0
+    for k in range(len(rows)):
+        row = rows[k]
+        if atoms + d > len(coordinates):
+            return -(atoms + d)
+        word = np.uint64(0)
+        i = next_excited(log_ground, row, 0, np.log(rng.random()))
+        while i < d:
+            ground = cumulative[row, offsets[i]]
+            target = ground + rng.random() * (1.0 - ground)
+            order = 1
+            last = offsets[i + 1] - offsets[i] - 1
+            while order < last and cumulative[row, offsets[i] + order] < target:
+                order += 1
+            word += np.uint64(order) * words[i]
+            coordinates[atoms] = i
+            orders[atoms] = order
+            atoms += 1
+            if i + 1 == d:
+                break
+            i = next_excited(log_ground, row, i + 1, np.log(rng.random()))
+        hashes[k] = word
+        ends[k] = atoms
+    return atoms

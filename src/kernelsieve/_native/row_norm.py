@@ -1,0 +1,143 @@
+"""Draws from the row-norm distribution: a row, a degree, then coordinates one by one (DESIGN 4.2).
+
+A drawn multiset is written as atoms, (coordinate, order) pairs sorted by coordinate, with an
+order-free hash of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelsieve._native._options import native
+
+
+@native
+def coordinate_word(i):
+    """A pseudo-random 64-bit word for coordinate i (splitmix64)."""
+    z = (np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@native
+def coordinate_words(count):
+    """The words of the coordinates 0, 1, ..."""
+    words = np.empty(count, dtype=np.uint64)
+    for i in range(count):
+        words[i] = coordinate_word(i)
+    return words
+
+
+@native
+def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, uniform):
+    """A degree w >= lowest with probability c^2 a_w r^w / mass (Alg. 3 line 13, for B = 0)."""
+    target = uniform * np.exp(log_mass - 2.0 * log_amplitude)
+    reached = 0.0
+    last = lowest
+    for w in range(lowest, len(log_coefficients)):
+        if log_coefficients[w] == -np.inf:
+            continue
+        last = w
+        reached += np.exp(log_coefficients[w] + w * log_radius)
+        if reached >= target:
+            break
+    return last
+
+
+@native
+def draw_coordinates(values, squared_norm, count, rng, drawn):
+    """``count`` positions i with probability values_i^2 / |values|^2, sorted, into ``drawn``."""
+    for b in range(count):
+        target = rng.random() * squared_norm
+        reached = 0.0
+        position = -1
+        for i in range(len(values)):
+            square = np.float64(values[i]) * np.float64(values[i])
+            if square > 0.0:
+                position = i
+                reached += square
+                if reached >= target:
+                    break
+        # Insertion keeps the few drawn positions sorted.
+        slot = b
+        while slot > 0 and drawn[slot - 1] > position:
+            drawn[slot] = drawn[slot - 1]
+            slot -= 1
+        drawn[slot] = position
+
+
+@native
+def draw_monomials(
+    data, indices, indptr, rows, log_radius, log_mass, log_amplitude, log_coefficients, lowest,
+    rng, hashes, ends, coordinates, orders,
+):
+    """One multiset for every entry of ``rows``; returns the number of atoms written.
+
+    Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d).
+    ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
+    atoms needed so far is returned negated, and the caller tries again with larger ones.
+    """
+    dense = len(indptr) == 0
+    width = len(indices)
+    drawn = np.empty(len(log_coefficients), dtype=np.int64)
+    atoms = 0
+    for k in range(len(rows)):
+        row = rows[k]
+        if dense:
+            values, columns = data[row * width : (row + 1) * width], indices
+        else:
+            values = data[indptr[row] : indptr[row + 1]]
+            columns = indices[indptr[row] : indptr[row + 1]]
+        degree = draw_degree(
+            log_radius[row], log_mass[row], log_amplitude[row], log_coefficients, lowest,
+            rng.random(),
+        )
+        draw_coordinates(values, np.exp(log_radius[row]), degree, rng, drawn)
+        if atoms + degree > len(coordinates):
+            return -(atoms + degree)
+        word = np.uint64(0)
+        for b in range(degree):
+            column = columns[drawn[b]]
+            word += coordinate_word(column)
+            if b > 0 and drawn[b] == drawn[b - 1]:
+                orders[atoms - 1] += 1
+            else:
+                coordinates[atoms] = column
+                orders[atoms] = 1
+                atoms += 1
+        hashes[k] = word
+        ends[k] = atoms
+    return atoms
+
+
+@native
+def keep_new(hashes, ends, coordinates, orders, table, limit, found, kept_hashes, kept_ends,
+             kept_coordinates, kept_orders, kept_atoms):
+    """Append the multisets that were not seen before, until ``limit`` are kept.
+
+    ``table`` is an open-addressing hash set (0 is free). Returns (draws looked at, multisets kept,
+    atoms kept); stops before the atom arrays overflow (draws looked at < len(hashes)).
+    """
+    mask = np.uint64(len(table) - 1)
+    start = 0
+    for k in range(len(hashes)):
+        end = ends[k]
+        # The empty multiset hashes to 0, which marks a free place: give it another word.
+        word = hashes[k] if hashes[k] != 0 else np.uint64(0x9E3779B97F4A7C15)
+        place = (word ^ (word >> np.uint64(32))) & mask
+        while table[place] != 0 and table[place] != word:
+            place = (place + np.uint64(1)) & mask
+        if table[place] == 0:
+            table[place] = word
+            if found == limit:
+                return k + 1, found + 1, kept_atoms
+            for a in range(start, end):
+                kept_coordinates[kept_atoms] = coordinates[a]
+                kept_orders[kept_atoms] = orders[a]
+                kept_atoms += 1
+            kept_hashes[found] = hashes[k]
+            kept_ends[found] = kept_atoms
+            found += 1
+        start = end
+    return len(hashes), found, kept_atoms

@@ -1,0 +1,130 @@
+"""Features sampled by what they are worth: the two-phase engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._random import stream
+from kernelsieve._validation import check_choice
+from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.sampling.anchors import (
+    Anchors,
+    keyed_rows,
+    lambda_for_dimension,
+    make_anchors,
+    statistical_dimension,
+)
+from kernelsieve.sampling.product_features import ProductFeatures
+from kernelsieve.sampling.space import Space
+from kernelsieve.sampling.targets import target_columns
+from kernelsieve.sampling.two_phase import keep_probabilities, score_pool, thin_pool
+
+POOL_FACTOR = 12
+MAX_DRAWS = 2_000_000
+N_ANCHORS = 3000
+N_VECTORS = 32
+DIMENSION_ROWS = 1000
+
+
+class AdaptiveFeatures(SampledFeatures):
+    """Products of coordinates, chosen by leverage, by use for the target, and by norm.
+
+    A large pool of distinct features is drawn by row norm, scored on a few thousand anchor rows and
+    thinned to ``n_components``. Weights are exact: E[Z Z^T] = K, with or without y.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+    kernel, gamma, degree, coef0, eps, center, rotate, basis
+        As in RowNormFeatures.
+    alpha : float, default None
+        The ridge that the features are for; None takes the model's, or 1.
+    sampler : "two-phase"
+    target_share : float, default 1/3
+        How much the target decides when ``fit`` gets one; 0 ignores it.
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    monomials_, weights_, truncation_degree_
+        As in RowNormFeatures.
+    statistical_dimension_ : float
+        Of the kernel at alpha, estimated on a subsample.
+    missed_leverage_ : float
+        The share of the kernel's ridge leverage that the pool did not hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import AdaptiveFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 4))
+    >>> AdaptiveFeatures(50, random_state=0).fit_transform(X, X[:, 0] * X[:, 1]).shape
+    (300, 50)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "gaussian",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        alpha: float | None = None,
+        eps: float = 0.5,
+        sampler: str = "two-phase",
+        target_share: float = 1 / 3,
+        center: Any = "auto",
+        rotate: Any = "auto",
+        basis: str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.alpha = alpha
+        self.eps = eps
+        self.sampler = sampler
+        self.target_share = target_share
+        self.center = center
+        self.rotate = rotate
+        self.basis = basis
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _choose(self, space: Space, X: Any, y: Any, seed: int) -> ProductFeatures:
+        check_choice(self.sampler, "sampler", ("two-phase",))
+        if not 0.0 <= self.target_share <= 1.0:
+            raise ValueError(f"target_share={self.target_share!r} must be in [0, 1]: it is a share")
+        targets = target_columns(y if self.target_share > 0 else None, X.shape[0])
+        pool_size = POOL_FACTOR * self.n_components
+        pool, inclusion = space.draw(pool_size, MAX_DRAWS, seed, self.n_jobs, pool_size // 4)
+        anchors = self._anchors(X, targets, seed)
+        norms = pool.squared_norms(anchors.rows, self.n_jobs)
+        scores = score_pool(pool, anchors, norms, self.n_jobs)
+        self.missed_leverage_ = scores.missed_leverage
+        keep = keep_probabilities(scores, inclusion, self.n_components, self.target_share)
+        chosen, weights = thin_pool(pool, inclusion, keep, stream(seed, "thinning"))
+        return space.features(pool.multisets.take(chosen), weights)
+
+    def _anchors(self, X: Any, targets: NDArray[np.float64], seed: int) -> Anchors:
+        """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
+        rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors")
+        share = len(rows) / X.shape[0]
+        few = rows[keyed_rows(len(rows), DIMENSION_ROWS, seed, "dimension")]
+        gram = self.kernel_(X[few], n_jobs=self.n_jobs).astype(np.float64)
+        shrink = len(few) / X.shape[0]
+        self.statistical_dimension_ = statistical_dimension(gram, self._alpha * shrink)
+        smallest = lambda_for_dimension(gram, self.n_components / 4) / shrink
+        return make_anchors(
+            self.kernel_, X[rows], targets[rows], share * max(self._alpha, smallest), N_VECTORS,
+            stream(seed, "leverage"), self.n_jobs,
+        )

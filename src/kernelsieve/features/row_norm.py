@@ -1,0 +1,97 @@
+"""Features sampled by their row norm: the paper's single-round variant, without its sketch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelsieve._validation import check_choice
+from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.sampling.product_features import ProductFeatures
+from kernelsieve.sampling.space import Space
+
+MAX_DRAWS = 2_000_000
+
+
+class RowNormFeatures(SampledFeatures):
+    """Products of coordinates, sampled in proportion to their squared norm on the data.
+
+    Distinct features with exactly unbiased weights: E[Z Z^T] = K.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features. When fewer exist, all of them are taken and Z Z^T = K.
+    kernel : Kernel or str, default "gaussian"
+    gamma, degree, coef0
+        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+    alpha : float, default None
+        The ridge that the features will be used with; only the truncation of the Taylor series
+        looks at it. None takes the model's, or 1.
+    eps : float, default 0.5
+    sampler : "exact"
+    center : "auto", True or False
+        Subtract the column means; "auto" does so for the Gaussian on dense data.
+    rotate : "auto", True or False
+        Products of principal components instead of columns. "auto" tries both on dense data.
+    basis : "auto", "monomial" or "mercer"
+        Powers of the coordinates, or functions adapted to their distributions (dense, Gaussian).
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    monomials_ : list of tuple
+        The multiset of coordinates of every feature.
+    weights_ : ndarray of shape (n_components_,)
+    truncation_degree_ : int or None
+        The degree of the truncated Taylor series; None for the Mercer basis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import RowNormFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> features = RowNormFeatures(6, kernel="poly", degree=2, rotate=False, random_state=0)
+    >>> features.fit(X).get_feature_names_out().tolist()
+    ['1', 'x0', 'x0 x1', 'x0^2', 'x1', 'x1^2']
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "gaussian",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        alpha: float | None = None,
+        eps: float = 0.5,
+        sampler: str = "exact",
+        center: Any = "auto",
+        rotate: Any = "auto",
+        basis: str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.alpha = alpha
+        self.eps = eps
+        self.sampler = sampler
+        self.center = center
+        self.rotate = rotate
+        self.basis = basis
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _choose(self, space: Space, X: Any, y: Any, seed: int) -> ProductFeatures:
+        check_choice(self.sampler, "sampler", ("exact",))
+        features, inclusion = space.draw(
+            self.n_components, MAX_DRAWS, seed, self.n_jobs, self.n_components // 2
+        )
+        return features.reweighted(1.0 / np.sqrt(inclusion))

@@ -1,0 +1,114 @@
+"""Anchor rows, chosen by keyed hashes of their global index, and the scores computed on them.
+
+The scores only have to be right up to a constant, so a few thousand anchors stand for all rows,
+with alpha scaled by their share (DESIGN 4.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from kernelsieve._random import key_word
+from kernelsieve.kernels import Kernel
+
+
+def keyed_rows(n_rows: int, size: int, seed: int, key: str) -> NDArray[np.int64]:
+    """``size`` rows without replacement: those with the smallest keyed hashes, in rising order."""
+    if size >= n_rows:
+        return np.arange(n_rows)
+    hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
+    return np.sort(np.argpartition(hashes, size)[:size])
+
+
+def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
+    """A 64-bit hash of every global row index (splitmix64), independent for each seed and key."""
+    word = np.uint64(key_word(f"{key}/{seed}"))
+    with np.errstate(over="ignore"):
+        z = (rows + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + word
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Anchor rows and the vectors that score features on them.
+
+    Attributes
+    ----------
+    rows : {ndarray, CSR} of shape (n_0, d)
+    leverage_vectors : ndarray of shape (n_0, k)
+        M with covariance (K_0 + lambda I)^-1: |phi . M|^2 / k estimates the ridge leverage.
+    target_vectors : ndarray of shape (n_0, n_outputs)
+        (K_0 + lambda I)^-1 y, whose products with the features are their exact KRR weights.
+    total_leverage : float
+        tr(M^T K_0 M) / k: the leverage of all features together.
+    """
+
+    rows: Any
+    leverage_vectors: NDArray[np.float64]
+    target_vectors: NDArray[np.float64]
+    total_leverage: float
+
+
+def make_anchors(
+    kernel: Kernel,
+    rows: Any,
+    targets: NDArray[np.float64],
+    lambda_: float,
+    n_vectors: int,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+) -> Anchors:
+    """Factor K_0 + lambda I once, and solve for the scoring vectors."""
+    gram = kernel(rows, n_jobs=n_jobs).astype(np.float64)
+    factor, _ = cholesky_with_jitter(gram, lambda_)
+    # L^-T G has covariance (L L^T)^-1: Alg. 3 line 2 without an inverse root.
+    normals = rng.standard_normal((len(gram), n_vectors))
+    leverage_vectors = solve_triangular(factor, normals, lower=True, trans="T", check_finite=False)
+    half = solve_triangular(factor, targets, lower=True, check_finite=False)
+    target_vectors = solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
+    total = float(np.sum(leverage_vectors * (gram @ leverage_vectors))) / n_vectors
+    return Anchors(rows, leverage_vectors, target_vectors, total)
+
+
+def cholesky_with_jitter(
+    gram: NDArray[np.float64], lambda_: float
+) -> tuple[NDArray[np.float64], float]:
+    """Lower factor of gram + lambda I; a little more on the diagonal where rounding asks for it."""
+    scale = float(np.trace(gram)) / len(gram)
+    for jitter in (0.0, 1e-13, 1e-11, 1e-9, 1e-7):
+        shifted = gram.copy()
+        shifted.flat[:: len(gram) + 1] += lambda_ + jitter * scale
+        try:
+            return cholesky(shifted, lower=True, overwrite_a=True, check_finite=False), lambda_ + jitter * scale
+        except LinAlgError:
+            continue
+    raise LinAlgError(f"the anchors' kernel matrix is not positive definite at {lambda_:g}")
+
+
+def statistical_dimension(gram: NDArray[np.float64], lambda_: float) -> float:
+    """n - lambda tr (K + lambda I)^-1, by Cholesky."""
+    factor, shift = cholesky_with_jitter(gram, lambda_)
+    inverse = solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
+    return len(gram) - shift * float(np.sum(inverse**2))
+
+
+def lambda_for_dimension(gram: NDArray[np.float64], dimension: float) -> float:
+    """The lambda at which the statistical dimension is about ``dimension`` (bisection)."""
+    trace = float(np.trace(gram))
+    low, high = 1e-12 * trace, trace / max(dimension, 1e-3)  # s_lambda <= tr(K) / lambda
+    for _ in range(12):
+        middle = float(np.sqrt(low * high))
+        if high / low < 1.5:
+            break
+        if statistical_dimension(gram, middle) > dimension:
+            low = middle
+        else:
+            high = middle
+    return float(np.sqrt(low * high))

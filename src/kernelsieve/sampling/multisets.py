@@ -1,0 +1,109 @@
+"""Multisets of coordinates: the names of the features, whatever the basis.
+
+A multiset is kept as atoms, (coordinate, order) pairs with rising coordinates and orders >= 1. In
+the monomial basis the atom (i, k) stands for x_i^k, in the Mercer basis for the k-th basis function
+of coordinate i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, groupby
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+
+@dataclass(frozen=True)
+class Multisets:
+    """Many multisets in flat arrays.
+
+    Attributes
+    ----------
+    ends : ndarray of shape (n,)
+        The atoms of multiset m are those from ends[m - 1] (0 for the first) to ends[m].
+    coordinates, orders : ndarray of shape (n_atoms,)
+    """
+
+    ends: NDArray[np.int64]
+    coordinates: NDArray[np.int64]
+    orders: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the atoms of each multiset begin."""
+        return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The multiset that each atom belongs to."""
+        return np.repeat(np.arange(len(self)), self.ends - self.starts)
+
+    def degrees(self) -> NDArray[np.int64]:
+        """The sizes of the multisets, counted with multiplicity."""
+        return np.bincount(self.owners, weights=self.orders, minlength=len(self)).astype(np.int64)
+
+    def take(self, chosen: NDArray[np.int64]) -> Multisets:
+        """The multisets with these numbers, in this order."""
+        starts, lengths = self.starts[chosen], (self.ends - self.starts)[chosen]
+        ends = np.cumsum(lengths)
+        atoms = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
+        return Multisets(ends, self.coordinates[atoms], self.orders[atoms])
+
+    def tuples(self) -> list[tuple[int, ...]]:
+        """Each multiset as a sorted tuple of coordinates: (0, 0, 3) is x_0^2 x_3."""
+        repeated = np.repeat(self.coordinates, self.orders).tolist()
+        bounds = np.concatenate([[0], np.cumsum(self.degrees())]).tolist()
+        return [tuple(repeated[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def log_product_of_factorials(self) -> NDArray[np.float64]:
+        """log prod_i k_i! of each multiset."""
+        return np.bincount(
+            self.owners, weights=gammaln(self.orders + 1.0), minlength=len(self)
+        )
+
+    @classmethod
+    def from_tuples(cls, tuples: Sequence[Sequence[int]]) -> Multisets:
+        """The inverse of ``tuples``."""
+        atoms = [
+            [(i, len(list(run))) for i, run in groupby(sorted(multiset))] for multiset in tuples
+        ]
+        flat = np.array([atom for multiset in atoms for atom in multiset], dtype=np.int64)
+        flat = flat.reshape(-1, 2)
+        ends = np.cumsum([len(multiset) for multiset in atoms], dtype=np.int64)
+        return cls(ends, flat[:, 0].copy(), flat[:, 1].copy())
+
+    @classmethod
+    def concatenate(cls, first: Multisets, second: Multisets) -> Multisets:
+        """The multisets of both, one after the other."""
+        shift = first.ends[-1] if len(first) else 0
+        return cls(
+            np.concatenate([first.ends, second.ends + shift]),
+            np.concatenate([first.coordinates, second.coordinates]),
+            np.concatenate([first.orders, second.orders]),
+        )
+
+
+def count_of_degree(n_coordinates: int, degree: int) -> int:
+    """How many multisets of this size there are."""
+    if n_coordinates == 0:
+        return int(degree == 0)
+    return comb(n_coordinates + degree - 1, degree)
+
+
+def all_of_degrees(coordinates: NDArray[np.int64], degrees: Sequence[int]) -> Multisets:
+    """Every multiset over ``coordinates`` whose size is one of ``degrees``."""
+    sorted_coordinates = np.sort(coordinates).tolist()
+    return Multisets.from_tuples(
+        [
+            multiset
+            for degree in degrees
+            for multiset in combinations_with_replacement(sorted_coordinates, degree)
+        ]
+    )

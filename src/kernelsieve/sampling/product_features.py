@@ -1,0 +1,152 @@
+"""A set of product features in a frame and a basis: evaluate them, their norms, projections."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._native.sparse_trie import evaluate_csr
+from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
+from kernelsieve._parallel import ordered_row_blocks
+from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.multisets import Multisets
+from kernelsieve.sampling.trie import atom_ranges, build_trie
+
+BLOCK_ROWS = 512  # rows whose atoms are tabulated at once
+
+
+class Basis(Protocol):
+    """What a family of one-dimensional functions offers to products of them."""
+
+    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
+        """The logarithm of the constant in front of each product."""
+
+    def dense_atoms(
+        self,
+        frame: Frame,
+        X: NDArray[Any],
+        coordinates: NDArray[np.int64],
+        orders: NDArray[np.int64],
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The atoms of a block of rows, (n_atoms, B), and the root values, (B,)."""
+
+    def sparse_roots(self, frame: Frame, X: Any) -> NDArray[Any]:
+        """The root values of sparse rows."""
+
+
+class ProductFeatures:
+    """Features phi_m times given weights; columns stand in the order of the prefix tree.
+
+    Parameters
+    ----------
+    frame, basis
+        How rows become points, and what an atom is.
+    multisets : Multisets
+        Distinct ones.
+    weights : ndarray of shape (n_multisets,)
+    sparse : bool
+        Whether rows come as CSR (and features go out as CSR).
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        basis: Basis,
+        multisets: Multisets,
+        weights: NDArray[np.float64],
+        *,
+        sparse: bool,
+    ) -> None:
+        self.frame = frame
+        self.basis = basis
+        self.sparse = sparse
+        self.trie = build_trie(multisets, frequent_first=not sparse)
+        self.multisets = multisets.take(self.trie.order)
+        self.weights = weights[self.trie.order]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def reweighted(self, weights: NDArray[np.float64]) -> ProductFeatures:
+        """The same features (weights by column) without building the tree again."""
+        copy = object.__new__(ProductFeatures)
+        copy.__dict__ = {**self.__dict__, "weights": weights}
+        return copy
+
+    def _node_weights(self, dtype: Any) -> NDArray[Any]:
+        scales = np.exp(self.basis.log_scales(self.multisets)) * self.weights
+        return self.trie.node_weights(scales, dtype)
+
+    def _dense(self, evaluator: Any, X: NDArray[Any], weights: NDArray[Any], out: Any) -> None:
+        trie = self.trie
+        table, roots = self.basis.dense_atoms(
+            self.frame, X, trie.atom_coordinates, trie.atom_orders
+        )
+        evaluator(
+            table, roots, trie.depth, trie.atom, trie.columns, weights, trie.max_depth, out
+        )
+
+    def fill(self, X: NDArray[Any], out: NDArray[Any]) -> None:
+        """Features of dense rows, row-major, into ``out`` (n, s)."""
+        weights = self._node_weights(out.dtype)
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            self._dense(evaluate_rows, X[rows], weights, out[rows])
+
+    def csr(self, X: Any) -> sp.csr_array:
+        """Features of CSR rows, as CSR."""
+        trie, dtype = self.trie, X.dtype
+        child_start, child_node, child_atom = trie.children
+        roots = self.basis.sparse_roots(self.frame, X)
+        ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
+        indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
+        capacity = max(1024, 4 * X.nnz)
+        while True:
+            data, indices = np.empty(capacity, dtype=dtype), np.empty(capacity, dtype=np.int32)
+            written = evaluate_csr(
+                X.data, X.indices, X.indptr, dtype.type(self.frame.scale), roots, ranges,
+                trie.atom_orders, child_start, child_node, child_atom, trie.columns,
+                self._node_weights(dtype), trie.max_depth, data, indices, indptr,
+            )
+            if written >= 0:
+                break
+            capacity *= 2
+        shape = (X.shape[0], len(self))
+        return sp.csr_array((data[:written].copy(), indices[:written].copy(), indptr), shape=shape)
+
+    def squared_norms(self, X: Any, n_jobs: int | None) -> NDArray[np.float64]:
+        """Sum over the rows of each squared feature."""
+
+        def block(rows: slice) -> NDArray[np.float64]:
+            if self.sparse:
+                Z = self.csr(X[rows])
+                squares = np.square(Z.data, dtype=np.float64)
+                return np.bincount(Z.indices, weights=squares, minlength=len(self))
+            sums = np.zeros(len(self))
+            self._dense(add_squared_norms, X[rows], weights, sums)
+            return sums
+
+        weights = self._node_weights(X.dtype)
+        total = np.zeros(len(self))
+        for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS * (8 if self.sparse else 1), n_jobs):
+            total += part
+        return total
+
+    def project(self, X: Any, vectors: NDArray[np.float64], n_jobs: int | None) -> NDArray[np.float64]:
+        """phi_m . v for every feature and every column v of ``vectors`` (n, k): shape (s, k)."""
+
+        def block(rows: slice) -> NDArray[np.float64]:
+            if self.sparse:
+                return self.csr(X[rows]).T @ vectors[rows]
+            features = np.empty((len(self), X[rows].shape[0]), dtype=X.dtype)
+            self._dense(evaluate_columns, X[rows], weights, features)
+            return (features @ vectors[rows].astype(X.dtype)).astype(np.float64)
+
+        weights = self._node_weights(X.dtype)
+        total = np.zeros((len(self), vectors.shape[1]))
+        for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs):
+            total += part
+        return total

@@ -1,0 +1,129 @@
+"""The exact row-norm distribution of monomials, drawn without any sketch (DESIGN 4.2).
+
+P_m is proportional to the squared norm of feature m over the proposal rows: pick a row by its mass,
+a degree, then coordinates one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from kernelsieve._native.row_norm import draw_monomials
+from kernelsieve._series import Series
+from kernelsieve.sampling.distinct import Draws
+from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.multisets import Multisets
+from kernelsieve.sampling.product_features import ProductFeatures
+
+
+class RowNormProposal:
+    """Monomials of degree >= ``lowest``, in proportion to their squared norm over some rows.
+
+    Parameters
+    ----------
+    series, frame
+        The kernel's series and the coordinates of its points.
+    rows : {ndarray, CSR} of shape (n_rows, d)
+        The proposal rows.
+    lowest : int
+        Smaller degrees are taken whole by the caller.
+    spread : ndarray of shape (n_coordinates,) or None
+        Root mean squares of the coordinates over *all* rows. They make one more row, with a share
+        of the draws, so that features which vanish on the proposal rows are still drawn.
+    share : float
+        That share.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        frame: Frame,
+        rows: Any,
+        lowest: int,
+        spread: NDArray[np.float64] | None = None,
+        share: float = 0.0,
+    ) -> None:
+        self.series, self.rows, self.lowest = series, rows, lowest
+        self.spread = spread
+        points = frame.points(rows)
+        if spread is not None:
+            points = np.vstack([points, spread[None].astype(points.dtype)])
+        self._store(points)
+        squared = self._squares.astype(np.float64)
+        with np.errstate(divide="ignore"):
+            self.log_radius = np.log(squared)
+        self.log_amplitude = series.log_amplitude(squared)
+        scales = 2.0 * series.log_degree_scales(squared)[:, lowest:]
+        self.log_mass = logsumexp(scales, axis=1) if scales.shape[1] else np.full(len(squared), -np.inf)
+        n_rows = rows.shape[0]
+        self.log_total = float(logsumexp(self.log_mass[:n_rows]))
+        # The added row weighs so much that it receives its share of the draws.
+        self.log_weight = np.zeros(len(squared))
+        if spread is not None:
+            self.log_weight[-1] = (
+                np.log(share) - np.log1p(-share) + self.log_total - self.log_mass[-1]
+            )
+            self.log_total -= np.log1p(-share)
+        probabilities = np.exp(self.log_mass + self.log_weight - self.log_total)
+        self._cumulative = np.cumsum(probabilities)
+
+    def _store(self, points: Any) -> None:
+        if sp.issparse(points):
+            self._data, self._indices = points.data, points.indices.astype(np.int64)
+            self._indptr = points.indptr.astype(np.int64)
+            squares = sp.csr_array((points.data.astype(np.float64) ** 2, points.indices, points.indptr), shape=points.shape)
+            self._squares = np.asarray(squares.sum(axis=1)).ravel()
+        else:
+            self._data = np.ascontiguousarray(points).ravel()
+            self._indices = np.arange(points.shape[1])
+            self._indptr = np.empty(0, dtype=np.int64)
+            wide = points.astype(np.float64)
+            self._squares = np.einsum("ij,ij->i", wide, wide)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Draws:
+        """``size`` draws as (hashes, ends, coordinates, orders)."""
+        cumulative = self._cumulative
+        rows = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+        rows = np.minimum(rows, len(cumulative) - 1)
+        hashes, ends = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
+        atoms = 8 * size + self.series.degree
+        state = rng.bit_generator.state
+        while True:
+            rng.bit_generator.state = state  # a second try must repeat the same draws
+            coordinates = np.empty(atoms, dtype=np.int64)
+            orders = np.empty(atoms, dtype=np.int64)
+            written = draw_monomials(
+                self._data, self._indices, self._indptr, rows, self.log_radius, self.log_mass,
+                self.log_amplitude, self.series.log_coefficients, self.lowest, rng, hashes, ends,
+                coordinates, orders,
+            )
+            if written >= 0:
+                return hashes, ends, coordinates[:written], orders[:written]
+            atoms *= 2
+
+    def probabilities(
+        self, features: ProductFeatures, n_jobs: int | None
+    ) -> NDArray[np.float64]:
+        """P_m of unweighted ``features`` under one draw, by column."""
+        squares = features.squared_norms(self.rows, n_jobs)
+        probabilities = squares * np.exp(-self.log_total)
+        if self.spread is not None:
+            log_added = self._log_square_at_spread(features.multisets)
+            probabilities += np.exp(log_added + self.log_weight[-1] - self.log_total)
+        return probabilities
+
+    def _log_square_at_spread(self, multisets: Multisets) -> NDArray[np.float64]:
+        """log phi_m^2 at the added row."""
+        with np.errstate(divide="ignore"):
+            log_spread = np.log(self.spread)
+        k = multisets.orders
+        atoms = 2.0 * k * log_spread[multisets.coordinates] - gammaln(k + 1.0)
+        products = np.bincount(multisets.owners, weights=atoms, minlength=len(multisets))
+        degrees = multisets.degrees()
+        scales = self.series.log_coefficients[degrees] + gammaln(degrees + 1.0)
+        return products + scales + 2.0 * self.log_amplitude[-1]

@@ -1,0 +1,153 @@
+"""Where features are drawn: a frame, a basis, and the rows that the draws come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._series import Series
+from kernelsieve.sampling.anchors import keyed_rows
+from kernelsieve.sampling.distinct import Proposal, draw_distinct
+from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.mercer_basis import MercerBasis
+from kernelsieve.sampling.mercer_proposal import MercerProposal
+from kernelsieve.sampling.monomial_basis import MonomialBasis
+from kernelsieve.sampling.multisets import Multisets, all_of_degrees, count_of_degree
+from kernelsieve.sampling.product_features import ProductFeatures
+from kernelsieve.sampling.rank_conditioning import inclusion_probabilities
+from kernelsieve.sampling.row_norm import RowNormProposal
+
+PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them all
+PROPOSAL_ENTRIES = 2**24  # of the Mercer proposal's tables
+SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
+
+
+class Space(ABC):
+    """A frame and a basis for given data, and the row-norm distribution in them."""
+
+    frame: Frame
+    sparse: bool
+
+    @abstractmethod
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        """The product features with these names and weights."""
+
+    @abstractmethod
+    def proposal(self, lowest: int) -> Any:
+        """The row-norm distribution of the features of degree >= lowest."""
+
+    @abstractmethod
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
+        """Low degrees that fit the budget, the first degree left to draw, and whether none is."""
+
+    def draw(
+        self, n_components: int, horizon: float, seed: int, n_jobs: int | None, budget: int
+    ) -> tuple[ProductFeatures, NDArray[np.float64]]:
+        """Distinct features with their inclusion probabilities, low degrees whole.
+
+        ``budget`` bounds how many of them the whole degrees may take.
+        """
+        whole, lowest, complete = self.whole_degrees(n_components)
+        if not complete:
+            whole, lowest, _ = self.whole_degrees(budget)
+        if complete:
+            return self.features(whole, np.ones(len(whole))), np.ones(len(whole))
+        proposal = self.proposal(lowest)
+        drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
+        features = self.features(
+            Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
+        )
+        inclusion = inclusion_probabilities(proposal.probabilities(features, n_jobs), tau)
+        inclusion[features.multisets.degrees() < lowest] = 1.0
+        return features, inclusion
+
+    def captured_trace(self, n_components: int, seed: int, n_jobs: int | None) -> float:
+        """The share of the kernel's trace that the first distinct row-norm draws hold."""
+        proposal = self.proposal(0)
+        drawn, _ = draw_distinct(proposal, n_components, 40.0 * n_components, seed, n_jobs)
+        features = self.features(drawn, np.ones(len(drawn)))
+        return float(proposal.probabilities(features, n_jobs).sum())
+
+
+class MonomialSpace(Space):
+    """Monomials of a kernel's Taylor series."""
+
+    def __init__(self, series: Series, frame: Frame, X: Any, seed: int) -> None:
+        self.series, self.frame = series, frame
+        self.sparse = sp.issparse(X)
+        self.n_rows = X.shape[0]
+        chosen = keyed_rows(X.shape[0], PROPOSAL_ROWS, seed, "proposal")
+        self.rows = X if self.sparse or len(chosen) == X.shape[0] else X[chosen]
+        assert frame.spread is not None
+        self.live = np.flatnonzero(frame.spread > 0)  # a coordinate that is 0 makes no feature
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        basis = MonomialBasis(self.series)
+        return ProductFeatures(self.frame, basis, multisets, weights, sparse=self.sparse)
+
+    def proposal(self, lowest: int) -> RowNormProposal:
+        if self.rows.shape[0] == self.n_rows:
+            return RowNormProposal(self.series, self.frame, self.rows, lowest)
+        return RowNormProposal(
+            self.series, self.frame, self.rows, lowest, self.frame.spread, SPREAD_SHARE
+        )
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
+        degrees = np.flatnonzero(self.series.log_coefficients > -np.inf).tolist()
+        fitting: list[int] = []
+        total = 0
+        for degree in degrees:
+            total += count_of_degree(len(self.live), degree)
+            if total > budget:
+                break
+            fitting.append(degree)
+        complete = len(fitting) == len(degrees)
+        lowest = self.series.degree + 1 if complete else degrees[len(fitting)]
+        return all_of_degrees(self.live, fitting), lowest, complete
+
+
+class MercerSpace(Space):
+    """Products of adapted one-dimensional bases of the Gaussian kernel."""
+
+    sparse = False
+
+    def __init__(self, frame: Frame, X: NDArray[Any], tol: float, seed: int) -> None:
+        self.frame = frame
+        self.n_rows = X.shape[0]
+        chosen = keyed_rows(X.shape[0], PROPOSAL_ROWS, seed, "proposal")
+        points = frame.points(X[chosen])
+        low, high = _ranges(frame, X, points)
+        self.basis = MercerBasis.adapted(points, low, high, tol)
+        n_orders = int(self.basis.n_orders.sum())
+        size = max(1024, PROPOSAL_ENTRIES // n_orders)
+        self.rows = X[keyed_rows(X.shape[0], min(size, PROPOSAL_ROWS), seed, "proposal")]
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        basis = self.basis.restricted(multisets)
+        return ProductFeatures(self.frame, basis, multisets, weights, sparse=False)
+
+    def proposal(self, lowest: int) -> MercerProposal:
+        share = 0.0 if len(self.rows) == self.n_rows else SPREAD_SHARE
+        return MercerProposal(self.basis, self.frame, self.rows, share)
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
+        """None: the orders of a coordinate never end, and heavy features are drawn at once."""
+        return Multisets.from_tuples([]), 0, False
+
+
+def _ranges(
+    frame: Frame, X: NDArray[Any], points: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The interval of every coordinate: over all rows, or in a rotated frame over some, widened."""
+    if frame.rotation is None:
+        center = 0.0 if frame.center is None else frame.center
+        return frame.scale * (X.min(axis=0) - center), frame.scale * (X.max(axis=0) - center)
+    low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
+    return low - 0.1 * (high - low), high + 0.1 * (high - low)
+
+
+__all__ = ["MercerSpace", "MonomialSpace", "Proposal", "Space"]

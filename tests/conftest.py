@@ -1,0 +1,19 @@
+"""Shared set-up: rewritten assertions in the helper modules, and one hypothesis profile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Without this a failing `assert` in a helper module would print no values.
+pytest.register_assert_rewrite("battery", "oracles")
+
+# No deadline: the first call of a compiled kernel takes seconds. Derandomised: a red run stays red.
+settings.register_profile(
+    "kernelsieve",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("kernelsieve")
