@@ -104,11 +104,18 @@ def manhattan(X: Any, Y: Any, factor: float, n_jobs: int | None) -> NDArray[Any]
 
     dtype = np.result_type(X.dtype, Y.dtype)
     gram = np.empty((X.shape[0], Y.shape[0]), dtype=dtype)
-    if sp.issparse(X) != sp.issparse(Y):
-        X, Y = sp.csr_array(X), sp.csr_array(Y)
+    if sp.issparse(X) or sp.issparse(Y):
+        X, Y = _short_indices(X), _short_indices(Y)
 
     def fill(rows: slice) -> None:
         gram[rows] = np.exp(factor * manhattan_distances(X[rows], Y))
 
     map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
     return gram
+
+
+def _short_indices(X: Any) -> sp.csr_array:
+    """CSR with 32-bit indices, which scikit-learn's compiled distances ask for."""
+    X = sp.csr_array(X)
+    indices, indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return sp.csr_array((X.data, indices, indptr), shape=X.shape)

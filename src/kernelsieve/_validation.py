@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.utils import check_array
 
 FLOATS = (np.float64, np.float32)
@@ -26,6 +27,12 @@ def canonical_csr(X: Any) -> Any:
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+def sparse_output(Z: Any) -> Any:
+    """CSR as scikit-learn's ``sparse_interface`` asks: a matrix or an array."""
+    interface = get_config().get("sparse_interface", "spmatrix")  # since scikit-learn 1.9
+    return sp.csr_array(Z) if interface == "sparray" else sp.csr_matrix(Z)
 
 
 def check_positive(value: Any, name: str, why: str) -> float:

@@ -183,20 +183,19 @@ def _run(plan: Plan, out: Path, silent: bool) -> list[Result]:
 
     from kernelsieve.bench.runner import count_steps, run, skipped
 
-    console = Console(stderr=True)
-    if not silent:
-        for line in skipped(plan):
-            console.print(f"Note: {line}", style="dim", highlight=False)
+    console = Console(stderr=True, quiet=silent)
+    for line in skipped(plan):
+        console.print(f"Note: {line}", style="dim", highlight=False)
     columns = (
         TextColumn("{task.description:<36}"),
         BarColumn(bar_width=18),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    hidden = silent or not console.is_terminal
+    console.quiet = silent or not console.is_terminal  # no bar in a log
     results = []
     with (
-        Progress(*columns, console=console, transient=True, disable=hidden) as progress,
+        Progress(*columns, console=console, transient=True) as progress,
         (out / "results.jsonl").open("w", encoding="utf-8") as file,
     ):
         task, done = progress.add_task("", total=count_steps(plan)), itertools.count()

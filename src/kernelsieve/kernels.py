@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln, kv, logsumexp
+from scipy.special import gammainc, gammaln, kve, logsumexp
 
 from kernelsieve._gram import distances, fill_gram, manhattan
 from kernelsieve._series import Series, truncation_degree
@@ -77,6 +77,12 @@ class Kernel(ABC):
     @abstractmethod
     def diag(self, X: Any) -> NDArray[Any]:
         """k(x, x) for every row of X, without the Gram matrix."""
+
+    def series(self, X: Any, tol: float = 1e-6, **options: Any) -> Series:
+        """The Taylor series in <x, y>, for the kernels that have one."""
+        raise TypeError(
+            f"{self!r} has no Taylor series in <x, y>: use NystromFeatures or FourierFeatures"
+        )
 
 
 class SeriesKernel(Kernel):
@@ -215,7 +221,7 @@ class _DotProductKernel(SeriesKernel):
         """Refuse points where the kernel is not defined."""
 
     def _check_finite(self, values: NDArray[Any]) -> NDArray[Any]:
-        if values.size and not np.isfinite(values.max() - values.min()):
+        if values.size and not np.isfinite([values.max(), values.min()]).all():
             raise ValueError(
                 f"{self!r} overflows {values.dtype} on this data: scale X, or lower gamma"
             )
@@ -422,11 +428,12 @@ class Matern(Kernel):
         return out
 
     def _bessel_form(self, t: NDArray[Any]) -> NDArray[Any]:
-        values = np.ones_like(t)
-        far = t > np.finfo(t.dtype).eps
+        # In logarithms and float64: t^nu underflows where K_nu(t) overflows.
+        t = t.astype(np.float64)
         log_factor = (1.0 - self.nu) * math.log(2.0) - math.lgamma(self.nu)
-        values[far] = np.exp(log_factor + self.nu * np.log(t[far])) * kv(self.nu, t[far])
-        return values
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.exp(log_factor + self.nu * np.log(t) + np.log(kve(self.nu, t)) - t)
+        return np.where(np.isfinite(values), values, 1.0)  # kve overflows only next to t = 0
 
     def diag(self, X: Any) -> NDArray[Any]:
         X = check_points(X)
@@ -494,7 +501,8 @@ def _resolve_gamma(gamma: Any, X: Any) -> float:
         check_choice(gamma, "gamma", ("scale", "auto"))
         X = check_points(X)
         variance = _variance(X) if gamma == "scale" else 1.0
-        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        scale = 1.0 / (X.shape[1] * variance) if variance > 0 else np.inf
+        return scale if math.isfinite(scale) else 1.0
     if gamma is None:
         return _resolve_gamma("auto", X)
     return check_positive(gamma, "gamma", "it is the inverse square of a length; or use 'scale'")
@@ -505,5 +513,8 @@ def _variance(X: Any) -> float:
     mean = float(X.sum(dtype=np.float64)) / size
     if sp.issparse(X):
         squares = float(np.sum((X.data - mean) ** 2, dtype=np.float64))
-        return (squares + (size - X.nnz) * mean**2) / size
-    return float(X.var(dtype=np.float64))
+        variance = (squares + (size - X.nnz) * mean**2) / size
+    else:
+        variance = float(X.var(dtype=np.float64))
+    # Of a constant the rounding of its mean is left, which is no variance.
+    return variance if variance > (8.0 * np.finfo(np.float64).eps * mean) ** 2 else 0.0

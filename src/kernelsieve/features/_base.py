@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed
-from kernelsieve._validation import FLOATS, canonical_csr, check_count
+from kernelsieve._validation import FLOATS, canonical_csr, check_count, sparse_output
 from kernelsieve.kernels import Kernel, resolve_kernel
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
@@ -54,7 +54,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def transform(self, X: Any) -> Any:
         """The features of the rows of X, of shape (n, n_components_)."""
         check_is_fitted(self)
-        return self._transform(self._validated(X, reset=False))
+        Z = self._transform(self._validated(X, reset=False))
+        return Z if isinstance(Z, np.ndarray) else sparse_output(Z)
 
     @abstractmethod
     def _fit(self, X: Any, y: Any, seed: int) -> None: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
+from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice, check_positive
+from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
 from kernelsieve.sampling.anchors import keyed_rows
@@ -19,8 +23,10 @@ from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space
 
+TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 TRIAL_ROWS = 2048
 TRIAL_COMPONENTS = 1000
+HELD_OUT_ROWS = 1500
 LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal directions
 SPARSE_BLOCK_ROWS = 2048
 
@@ -42,8 +48,10 @@ class SampledFeatures(FeatureMap):
     truncation_degree_: int | None
 
     @abstractmethod
-    def _choose(self, space: Space, X: Any, y: Any, seed: int) -> ProductFeatures:
-        """Weighted features of this space."""
+    def _choose(
+        self, space: Space, X: Any, y: Any, n_components: int, seed: int
+    ) -> ProductFeatures:
+        """About ``n_components`` weighted features of this space."""
 
     def _fit(self, X: Any, y: Any, seed: int) -> None:
         check_choice(self.rotate, "rotate", ("auto", True, False))
@@ -57,9 +65,67 @@ class SampledFeatures(FeatureMap):
             raise ValueError(
                 f"{self.kernel_!r} has no Taylor series to sample from: use NystromFeatures"
             )
+        self._hold_out(X, seed)
         space = self._choose_space(X, seed)
-        self.features_ = self._choose(space, X, y, seed)
-        self.n_components_ = len(self.features_)
+        size = self._size(space, X, y, seed)
+        self._adopt(self._choose(space, X, y, size, seed))
+
+    def _adopt(self, features: ProductFeatures) -> None:
+        self.features_, self.n_components_ = features, len(features)
+
+    def _size(self, space: Space, X: Any, y: Any, seed: int) -> int:
+        """``n_components``, or for "auto" the first of a doubling series that meets eps.
+
+        Each size is judged on a pilot of its own; the map itself is then drawn anew, because a
+        draw that was looked at is no longer unbiased.
+        """
+        if self.n_components != "auto":
+            return int(self.n_components)
+        dimension = max(1.0, self.statistical_dimension_.value)
+        largest = int(np.ceil(4.0 * dimension * np.log(dimension + 2.0) / self.eps**2))
+        size = min(int(np.ceil(2.0 * dimension)), largest)
+        while size < largest:
+            pilot = root_seed(stream(seed, "pilot", size))
+            self._adopt(self._choose(space, X, y, size, pilot))
+            if float(self._estimate_spectral_epsilon()) <= self.eps or self.n_components_ < size:
+                break
+            size = min(2 * size, largest)
+        return size
+
+    def _hold_out(self, X: Any, seed: int) -> None:
+        """Keep a few rows that no choice looks at (where there are enough rows)."""
+        self._held_out = X[keyed_rows(X.shape[0], HELD_OUT_ROWS, seed, "held out")]
+        self._held_out_alpha = self._alpha * self._held_out.shape[0] / X.shape[0]
+        self.__dict__.pop("spectral_epsilon_", None)
+        self.__dict__.pop("statistical_dimension_", None)
+
+    @cached_property
+    def spectral_epsilon_(self) -> Estimate:
+        """Spectral epsilon on held-out rows with alpha scaled: an estimate, not a bound."""
+        check_is_fitted(self)
+        return self._estimate_spectral_epsilon()
+
+    def _estimate_spectral_epsilon(self) -> Estimate:
+        Z = self._transform(self._held_out)
+        return self._on_held_out(
+            lambda gram, rows, alpha: spectral_epsilon(gram, Z[rows], alpha).epsilon
+        )
+
+    @cached_property
+    def statistical_dimension_(self) -> Estimate:
+        """Statistical dimension of the kernel at alpha, estimated on held-out rows."""
+        return self._on_held_out(lambda gram, rows, alpha: statistical_dimension(gram, alpha))
+
+    def _on_held_out(self, function: Callable[..., float]) -> Estimate:
+        """A function of the kernel matrix of the held-out rows, with what halves of them say."""
+        rows = self._held_out
+        n, alpha = rows.shape[0], self._held_out_alpha
+        gram = self.kernel_(rows, n_jobs=self.n_jobs).astype(np.float64)
+        value = function(gram, slice(None), alpha)
+        halves = [slice(0, None, 2), slice(1, None, 2)] if n > 1 else []
+        others = [function(gram[half, half], half, alpha / 2) for half in halves]
+        error = max((abs(value - other) for other in others), default=0.0)
+        return Estimate(value, error, "held-out rows", n)
 
     def _choose_space(self, X: Any, seed: int) -> Space:
         """The candidate space whose features hold most of the kernel's trace, on a subsample."""
@@ -96,7 +162,8 @@ class SampledFeatures(FeatureMap):
         return [(basis, rotate) for basis in bases for rotate in rotations]
 
     def _space(self, X: Any, basis: str, rotate: bool, seed: int) -> Space:
-        tol = 0.5 * self.eps * self._alpha  # half of eps is the truncation's (Theorem 2's proof)
+        # Theorem 2 gives half of eps to the truncation; a higher degree costs nothing here.
+        tol = 0.5 * TRUNCATION * self.eps * self._alpha
         kernel = self.kernel_
         assert isinstance(kernel, SeriesKernel)
         if basis == "mercer":
@@ -107,8 +174,12 @@ class SampledFeatures(FeatureMap):
         frame = Frame.of_series(series, X)
         return MonomialSpace(series, frame.rotated(X) if rotate else frame, X, seed)
 
+    def _check_n_components(self) -> None:
+        if self.n_components != "auto":
+            super()._check_n_components()
+
     def _trial_components(self) -> int:
-        return int(self.n_components)
+        return TRIAL_COMPONENTS if self.n_components == "auto" else int(self.n_components)
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.features_.fill(X, out)

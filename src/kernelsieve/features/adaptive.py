@@ -15,7 +15,6 @@ from kernelsieve.sampling.anchors import (
     keyed_rows,
     lambda_for_dimension,
     make_anchors,
-    statistical_dimension,
 )
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import Space
@@ -37,7 +36,7 @@ class AdaptiveFeatures(SampledFeatures):
 
     Parameters
     ----------
-    n_components : int, default 1000
+    n_components : int or "auto", default 1000
     kernel, gamma, degree, coef0, eps, center, rotate, basis
         As in RowNormFeatures.
     alpha : float, default None
@@ -50,10 +49,8 @@ class AdaptiveFeatures(SampledFeatures):
 
     Attributes
     ----------
-    monomials_, weights_, truncation_degree_
+    monomials_, weights_, truncation_degree_, statistical_dimension_, spectral_epsilon_
         As in RowNormFeatures.
-    statistical_dimension_ : float
-        Of the kernel at alpha, estimated on a subsample.
     missed_leverage_ : float
         The share of the kernel's ridge leverage that the pool did not hold.
 
@@ -100,30 +97,33 @@ class AdaptiveFeatures(SampledFeatures):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _choose(self, space: Space, X: Any, y: Any, seed: int) -> ProductFeatures:
+    def _choose(
+        self, space: Space, X: Any, y: Any, n_components: int, seed: int
+    ) -> ProductFeatures:
         check_choice(self.sampler, "sampler", ("two-phase",))
         if not 0.0 <= self.target_share <= 1.0:
             raise ValueError(f"target_share={self.target_share!r} must be in [0, 1]: it is a share")
         targets = target_columns(y if self.target_share > 0 else None, X.shape[0])
-        pool_size = POOL_FACTOR * self.n_components
+        pool_size = POOL_FACTOR * n_components
         pool, inclusion = space.draw(pool_size, MAX_DRAWS, seed, self.n_jobs, pool_size // 4)
-        anchors = self._anchors(X, targets, seed)
+        anchors = self._anchors(X, targets, n_components, seed)
         norms = pool.squared_norms(anchors.rows, self.n_jobs)
         scores = score_pool(pool, anchors, norms, self.n_jobs)
         self.missed_leverage_ = scores.missed_leverage
-        keep = keep_probabilities(scores, inclusion, self.n_components, self.target_share)
+        keep = keep_probabilities(scores, inclusion, n_components, self.target_share)
         chosen, weights = thin_pool(pool, inclusion, keep, stream(seed, "thinning"))
         return space.features(pool.multisets.take(chosen), weights)
 
-    def _anchors(self, X: Any, targets: NDArray[np.float64], seed: int) -> Anchors:
+    def _anchors(
+        self, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
+    ) -> Anchors:
         """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
         rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors")
         share = len(rows) / X.shape[0]
         few = rows[keyed_rows(len(rows), DIMENSION_ROWS, seed, "dimension")]
         gram = self.kernel_(X[few], n_jobs=self.n_jobs).astype(np.float64)
         shrink = len(few) / X.shape[0]
-        self.statistical_dimension_ = statistical_dimension(gram, self._alpha * shrink)
-        smallest = lambda_for_dimension(gram, self.n_components / 4) / shrink
+        smallest = lambda_for_dimension(gram, n_components / 4) / shrink
         return make_anchors(
             self.kernel_, X[rows], targets[rows], share * max(self._alpha, smallest), N_VECTORS,
             stream(seed, "leverage"), self.n_jobs,

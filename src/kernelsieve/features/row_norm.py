@@ -21,8 +21,9 @@ class RowNormFeatures(SampledFeatures):
 
     Parameters
     ----------
-    n_components : int, default 1000
-        Number of features. When fewer exist, all of them are taken and Z Z^T = K.
+    n_components : int or "auto", default 1000
+        Number of features. When fewer exist, all of them are taken and Z Z^T = K. "auto" doubles
+        from the statistical dimension on until held-out rows show a spectral error below eps.
     kernel : Kernel or str, default "gaussian"
     gamma, degree, coef0
         As in scikit-learn; gamma="scale" is 1 / (d var(X)).
@@ -47,6 +48,8 @@ class RowNormFeatures(SampledFeatures):
     weights_ : ndarray of shape (n_components_,)
     truncation_degree_ : int or None
         The degree of the truncated Taylor series; None for the Mercer basis.
+    statistical_dimension_, spectral_epsilon_ : Estimate
+        Of the kernel and of the features at alpha, on held-out rows (computed when asked for).
 
     Examples
     --------
@@ -89,9 +92,11 @@ class RowNormFeatures(SampledFeatures):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _choose(self, space: Space, X: Any, y: Any, seed: int) -> ProductFeatures:
+    def _choose(
+        self, space: Space, X: Any, y: Any, n_components: int, seed: int
+    ) -> ProductFeatures:
         check_choice(self.sampler, "sampler", ("exact",))
         features, inclusion = space.draw(
-            self.n_components, MAX_DRAWS, seed, self.n_jobs, self.n_components // 2
+            n_components, MAX_DRAWS, seed, self.n_jobs, n_components // 2
         )
         return features.reweighted(1.0 / np.sqrt(inclusion))

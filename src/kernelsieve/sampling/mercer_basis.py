@@ -77,7 +77,8 @@ def adapted_basis(line: NDArray[np.float64], low: float, high: float) -> Coordin
             "outliers, use a smaller gamma, or NystromFeatures"
         )
     # The ends of the range count as rows too: an outlier elsewhere must find its orders here.
-    line = np.concatenate([line, [low, high]])
+    # (Clipped: a float32 value may lie a rounding outside of it, and would not be counted.)
+    line = np.clip(np.concatenate([line, [low, high]]), low, high)
     counts, edges = np.histogram(line, bins=MOMENT_CELLS, range=(low, max(high, low + 1e-9)))
     middles = 0.5 * (edges[:-1] + edges[1:])[counts > 0]
     weights = counts[counts > 0] / counts.sum()

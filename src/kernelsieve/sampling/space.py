@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._native.supports import list_nonzero
 from kernelsieve._series import Series
 from kernelsieve.sampling.anchors import keyed_rows
 from kernelsieve.sampling.distinct import Proposal, draw_distinct
@@ -23,6 +24,7 @@ from kernelsieve.sampling.row_norm import RowNormProposal
 
 PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them all
 PROPOSAL_ENTRIES = 2**24  # of the Mercer proposal's tables
+MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
 SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
 
 
@@ -106,8 +108,35 @@ class MonomialSpace(Space):
                 break
             fitting.append(degree)
         complete = len(fitting) == len(degrees)
+        if not complete and self.sparse:
+            nonzero = self._all_nonzero(budget)
+            if nonzero is not None:
+                return nonzero, self.series.degree + 1, True
         lowest = self.series.degree + 1 if complete else degrees[len(fitting)]
         return all_of_degrees(self.live, fitting), lowest, complete
+
+
+    def _all_nonzero(self, budget: int) -> Multisets | None:
+        """Every feature that is nonzero on some sparse row, if they are at most ``budget``."""
+        wanted = self.series.log_coefficients > -np.inf
+        widest = int(np.diff(self.rows.indptr).max(initial=0))
+        each = sum(count_of_degree(widest, int(w)) for w in np.flatnonzero(wanted))
+        if each > budget or each * self.n_rows > MAX_LISTED:
+            return None
+        constant = int(wanted[0])
+        limit = budget - constant
+        table = np.zeros(1 << int(np.ceil(np.log2(4 * budget + 16))), dtype=np.uint64)
+        ends = np.empty(limit, dtype=np.int64)
+        coordinates = np.empty(limit * len(wanted), dtype=np.int64)
+        orders = np.empty_like(coordinates)
+        found = list_nonzero(
+            self.rows.indptr, self.rows.indices, wanted, limit, table, ends, coordinates, orders
+        )
+        if found < 0:
+            return None
+        atoms = int(ends[found - 1]) if found else 0
+        listed = Multisets(ends[:found], coordinates[:atoms], orders[:atoms])
+        return Multisets.concatenate(Multisets.from_tuples([()] * constant), listed)
 
 
 class MercerSpace(Space):
