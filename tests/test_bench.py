@@ -19,7 +19,7 @@ from kernelsieve import datasets
 from kernelsieve.bench import METHODS, Plan, Result, Settings, plots, run, runner, summarise, table
 from kernelsieve.bench.methods import Method
 
-SMALL = Plan(("diabetes",), n_components=(30, 60), n_seeds=2, n_threads=1)
+SMALL = Plan(("diabetes",), n_components=(30, 60), n_seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_order_is_shuffled_within_a_seed_and_seeds_follow_each_other() -> None:
 
 def test_scaling_and_tuning_never_see_the_test_rows() -> None:
     data = datasets.load("diabetes")
-    honest = runner.prepare(data, n_threads=1)
+    honest = runner.prepare(data)
     assert np.allclose(honest.X_train.mean(axis=0), 0, atol=1e-12)
     is_test = ~np.isin(data.y, honest.y_train)
     spoilt = dataclasses.replace(
@@ -84,7 +84,7 @@ def test_scaling_and_tuning_never_see_the_test_rows() -> None:
         X=np.where(is_test[:, None], 1e6, data.X),
         y=np.where(is_test, -1e6, data.y),
     )
-    tampered = runner.prepare(spoilt, n_threads=1)
+    tampered = runner.prepare(spoilt)
     np.testing.assert_array_equal(tampered.X_train, honest.X_train)
     assert (tampered.gamma, tampered.alpha) == (honest.gamma, honest.alpha)
     assert np.abs(tampered.X_test).max() == runner.CLIP
@@ -114,7 +114,7 @@ def test_leave_one_out_is_what_it_says(n_columns: int) -> None:
 
 def test_chosen_gamma_is_near_the_best_for_the_exact_kernel() -> None:
     """The choice is made on Fourier features of a subsample: it has to serve the kernel itself."""
-    problem = runner.prepare(datasets.load("friedman"), n_threads=1)
+    problem = runner.prepare(datasets.load("friedman"))
 
     def exact_error(gamma: float) -> float:
         model = METHODS["exact"].build(Settings(0, gamma, problem.alpha))
@@ -126,7 +126,7 @@ def test_chosen_gamma_is_near_the_best_for_the_exact_kernel() -> None:
 
 
 def test_sparse_data_goes_through_every_method() -> None:
-    plan = Plan(("onehot",), n_components=(20,), n_seeds=1, n_threads=1)
+    plan = Plan(("onehot",), n_components=(20,), n_seeds=1)
     assert {r.method for r in run(plan)} == set(METHODS)
 
 

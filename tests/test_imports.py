@@ -17,7 +17,7 @@ PACKAGE = "kernelsieve"
 SOURCE = Path(kernelsieve.__file__).parent
 
 # Private helpers, lowest first: each may use those before it, and every part above may use all.
-HELPERS = ("_progress", "_random", "_parallel", "_validation", "_gram", "_series")
+HELPERS = ("_progress", "_random", "_parallel", "_validation", "_moments", "_gram", "_series")
 BASE = {"_native", *HELPERS}
 EVERYTHING = {"*"}
 

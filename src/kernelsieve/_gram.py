@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._moments import column_means, squared_norms
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._validation import squared_norms
 
 TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
@@ -50,7 +50,7 @@ def distances(
     if sp.issparse(X) or sp.issparse(Y):
         return _sparse_distances(X, Y, factor, function, n_jobs).astype(dtype, copy=False)
     # The distance does not see the origin, rounding does: move it to the middle of the data.
-    middle = X.mean(axis=0, dtype=np.float64)
+    middle = column_means(X)
     X, Y, same = X - middle, (None if Y is X else Y - middle), Y is X
     left_norms = -factor * squared_norms(X)
     right_norms = left_norms if same else -factor * squared_norms(Y)

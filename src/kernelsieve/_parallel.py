@@ -1,4 +1,4 @@
-"""Threads over blocks of rows; BLAS is held to one thread inside, so the bits never depend on it."""
+"""Threads over blocks of rows; BLAS has one thread inside, so the bits never depend on it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ Result = TypeVar("Result")
 
 def row_blocks(n_rows: int, block_rows: int) -> list[slice]:
     """Fixed blocks of rows: they depend on the data's shape only, not on the number of threads."""
-    return [
-        slice(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)
-    ]
+    return [slice(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
 
 
 def thread_count(n_jobs: int | None) -> int:

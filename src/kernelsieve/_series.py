@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from kernelsieve._validation import check_points, squared_norms
+from kernelsieve._moments import squared_norms
+from kernelsieve._validation import check_points
 
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
@@ -69,7 +70,7 @@ class Series:
         return np.zeros_like(squared_radius)
 
     def log_degree_scales(self, squared_radius: NDArray[np.float64]) -> NDArray[np.float64]:
-        """log of c(x) sqrt(a_w) |x'|^w, of shape (n, degree + 1): the length of the degree-w part."""
+        """log of c(x) sqrt(a_w) |x'|^w, the length of each degree's part: (n, degree + 1)."""
         degrees = np.arange(self.degree + 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             powers = 0.5 * degrees * np.log(squared_radius)[:, None]
@@ -130,7 +131,5 @@ def _rounded_up(
     positive = squared_radius[squared_radius > 0]
     if len(positive) == 0:
         return np.empty(0), np.empty(0, dtype=np.int64)
-    steps, counts = np.unique(
-        np.ceil(STEPS_PER_OCTAVE * np.log2(positive)), return_counts=True
-    )
+    steps, counts = np.unique(np.ceil(STEPS_PER_OCTAVE * np.log2(positive)), return_counts=True)
     return np.minimum(np.exp2(steps / STEPS_PER_OCTAVE), positive.max()), counts

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.utils import check_array
 
@@ -56,23 +55,9 @@ def check_count(value: Any, name: str, why: str) -> int:
 
 def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
     """One of ``choices``."""
-    if not any(value is choice or (type(value) is type(choice) and value == choice)
-               for choice in choices):
+    if not any(
+        value is choice or (type(value) is type(choice) and value == choice) for choice in choices
+    ):
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name}={value!r} is unknown: use one of {listed}")
     return value
-
-
-def squared_norms(X: Any) -> NDArray[np.float64]:
-    """Squared Euclidean norms of the rows, in float64, without a float64 copy of X."""
-    if sp.issparse(X):
-        squares = X.copy()
-        squares.data = np.square(X.data, dtype=np.float64)
-        return np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
-    if X.dtype == np.float64:
-        return np.einsum("ij,ij->i", X, X)
-    norms = np.empty(X.shape[0])
-    for start in range(0, X.shape[0], 4096):
-        block = X[start : start + 4096].astype(np.float64)
-        norms[start : start + 4096] = np.einsum("ij,ij->i", block, block)
-    return norms

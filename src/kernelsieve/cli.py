@@ -98,10 +98,7 @@ def bench(
         str, typer.Option(metavar="S,S", help="Numbers of features s.")
     ] = "250,500,1000",
     seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions.")] = 3,
-    threads: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Threads, the same for all.", show_default="every core"),
-    ] = None,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads, the same for all.")] = 1,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for results.jsonl, table.md, bench.png.")
     ] = Path("bench-results"),

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, kve, logsumexp
 
 from kernelsieve._gram import distances, fill_gram, manhattan
+from kernelsieve._moments import column_means, squared_norms
 from kernelsieve._series import Series, truncation_degree
 from kernelsieve._validation import (
     check_choice,
     check_count,
     check_points,
     check_positive,
-    squared_norms,
 )
 
 __all__ = [
@@ -78,7 +78,9 @@ class Kernel(ABC):
     def diag(self, X: Any) -> NDArray[Any]:
         """k(x, x) for every row of X, without the Gram matrix."""
 
-    def series(self, X: Any, tol: float = 1e-6, **options: Any) -> Series:
+    def series(
+        self, X: Any, tol: float = 1e-6, *, center: Any = "auto", max_degree: int = MAX_DEGREE
+    ) -> Series:
         """The Taylor series in <x, y>, for the kernels that have one."""
         raise TypeError(
             f"{self!r} has no Taylor series in <x, y>: use NystromFeatures or FourierFeatures"
@@ -151,7 +153,7 @@ class SeriesKernel(Kernel):
         return None
 
     def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
-        return self._scale**2 * squared_norms(X if mu is None else X - mu)
+        return self._scale**2 * squared_norms(X, mu)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Gaussian(SeriesKernel):
             if center is True:
                 raise ValueError("center=True would fill a sparse X: densify it or use 'auto'")
             return None
-        return None if center is False else X.mean(axis=0, dtype=np.float64)
+        return None if center is False else column_means(X)
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
         return -gammaln(np.arange(degree + 1) + 1.0)
@@ -327,7 +329,7 @@ class InversePolynomial(_DotProductKernel):
         return 1.0
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
-        return -(np.arange(degree + 1) + 1.0) * math.log(self.shift)
+        return np.arange(-1, -degree - 2, -1) * np.float64(math.log(self.shift))
 
     def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
         return (q + 1.0) * np.log(squared_radius / self.shift) - np.log(self.shift - squared_radius)
@@ -446,9 +448,7 @@ def _finite_log_tail(
     if q + 1 >= len(log_coefficients):
         return np.full(squared_radius.shape, -np.inf)
     w = np.arange(q + 1, len(log_coefficients))
-    return np.asarray(
-        logsumexp(log_coefficients[w] + w * np.log(squared_radius)[:, None], axis=1)
-    )
+    return np.asarray(logsumexp(log_coefficients[w] + w * np.log(squared_radius)[:, None], axis=1))
 
 
 NAMES = {

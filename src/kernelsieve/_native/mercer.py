@@ -29,6 +29,13 @@ def damped_powers(u, out):
             out[j] = -out[j]
 
 
+@native
+def all_damped_powers(points, out):
+    """The damped powers of every point, one row each."""
+    for b in range(len(points)):
+        damped_powers(points[b], out[b])
+
+
 @inlined
 def lagrange_weights(t, weights):
     """Weights of the values at -2, -1, 0, 1, 2, 3 for the point t in [0, 1)."""
@@ -84,8 +91,21 @@ def tabulate(line, first, step, grid, rotation, out):
 
 @native
 def mercer_atoms(
-    lines, firsts, step, grids, grid_starts, n_cells, n_orders, rotations, rotation_starts,
-    rotation_sizes, atom_ranges, orders, smallest, table, roots,
+    lines,
+    firsts,
+    step,
+    grids,
+    grid_starts,
+    n_cells,
+    n_orders,
+    rotations,
+    rotation_starts,
+    rotation_sizes,
+    atom_ranges,
+    orders,
+    smallest,
+    table,
+    roots,
 ):
     """Ratios e_k / e_0 of all atoms, and the product of e_0 over all coordinates, for a block.
 
@@ -136,7 +156,9 @@ def next_excited(log_ground, row, start, threshold):
 
 
 @native
-def draw_mercer(cumulative, offsets, log_ground, rows, words, rng, hashes, ends, coordinates, orders):
+def draw_mercer(
+    cumulative, offsets, log_ground, rows, words, rng, hashes, ends, coordinates, orders
+):
     """An order for each coordinate of each row, independently: e_k(x_i)^2 is a distribution.
 
     cumulative[row, offsets[i] : offsets[i + 1]] are the running sums of e_k^2 of coordinate i.

@@ -69,8 +69,20 @@ def draw_coordinates(values, squared_norm, count, rng, drawn):
 
 @native
 def draw_monomials(
-    data, indices, indptr, rows, log_radius, log_mass, log_amplitude, log_coefficients, lowest,
-    rng, hashes, ends, coordinates, orders,
+    data,
+    indices,
+    indptr,
+    rows,
+    log_radius,
+    log_mass,
+    log_amplitude,
+    log_coefficients,
+    lowest,
+    rng,
+    hashes,
+    ends,
+    coordinates,
+    orders,
 ):
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
@@ -90,7 +102,11 @@ def draw_monomials(
             values = data[indptr[row] : indptr[row + 1]]
             columns = indices[indptr[row] : indptr[row + 1]]
         degree = draw_degree(
-            log_radius[row], log_mass[row], log_amplitude[row], log_coefficients, lowest,
+            log_radius[row],
+            log_mass[row],
+            log_amplitude[row],
+            log_coefficients,
+            lowest,
             rng.random(),
         )
         draw_coordinates(values, np.exp(log_radius[row]), degree, rng, drawn)
@@ -112,8 +128,20 @@ def draw_monomials(
 
 
 @native
-def keep_new(hashes, ends, coordinates, orders, table, limit, found, kept_hashes, kept_ends,
-             kept_coordinates, kept_orders, kept_atoms):
+def keep_new(
+    hashes,
+    ends,
+    coordinates,
+    orders,
+    table,
+    limit,
+    found,
+    kept_hashes,
+    kept_ends,
+    kept_coordinates,
+    kept_orders,
+    kept_atoms,
+):
     """Append the multisets that were not seen before, until ``limit`` are kept.
 
     ``table`` is an open-addressing hash set (0 is free). Returns (draws looked at, multisets kept,

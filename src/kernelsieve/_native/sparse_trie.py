@@ -1,4 +1,4 @@
-"""The prefix tree walked for sparse rows: only the nodes whose atoms are all nonzero are visited."""
+"""The prefix tree walked for sparse rows: only nodes whose atoms are all nonzero are visited."""
 
 from __future__ import annotations
 
@@ -51,10 +51,24 @@ def next_child(cursor, end, place, count, child_atom, active, atom_value):
 
 @native
 def evaluate_csr(
-    data, indices, indptr, scale, roots, atom_start, order, child_start, child_node, child_atom,
-    columns, weight, max_depth, out_data, out_indices, out_indptr,
+    data,
+    indices,
+    indptr,
+    scale,
+    roots,
+    atom_start,
+    order,
+    child_start,
+    child_node,
+    child_atom,
+    columns,
+    weight,
+    max_depth,
+    out_data,
+    out_indices,
+    out_indptr,
 ):
-    """CSR features of CSR rows; returns the entries written, or -1 when the arrays are too small."""
+    """CSR features of CSR rows; returns the entries written, or -1 if the arrays are too small."""
     n_atoms = len(order)
     atom_value = np.zeros(n_atoms, dtype=data.dtype)
     atom_place = np.zeros(n_atoms, dtype=np.int64)
@@ -71,7 +85,13 @@ def evaluate_csr(
             continue
         start, stop = indptr[row], indptr[row + 1]
         count = activate_atoms(
-            data[start:stop], indices[start:stop], scale, atom_start, order, active, atom_value,
+            data[start:stop],
+            indices[start:stop],
+            scale,
+            atom_start,
+            order,
+            active,
+            atom_value,
             atom_place,
         )
         level = 0
@@ -87,7 +107,12 @@ def evaluate_csr(
                 out_indices[written] = columns[node]
                 written += 1
             found, cursors[level], places[level] = next_child(
-                cursors[level], child_start[node + 1], places[level], count, child_atom, active,
+                cursors[level],
+                child_start[node + 1],
+                places[level],
+                count,
+                child_atom,
+                active,
                 atom_value,
             )
             entering = found >= 0

@@ -10,7 +10,7 @@ from kernelsieve._native.row_norm import coordinate_word
 
 @native
 def next_multiset(positions, degree, width):
-    """Step to the next non-decreasing sequence of ``degree`` positions < width; False at the end."""
+    """Step to the next non-decreasing sequence of positions < width; False at the end."""
     slot = degree - 1
     while slot >= 0 and positions[slot] == width - 1:
         slot -= 1

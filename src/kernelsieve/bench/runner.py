@@ -28,7 +28,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from kernelsieve import FourierFeatures, datasets
-from kernelsieve._parallel import thread_count
 from kernelsieve._random import stream
 from kernelsieve._validation import check_count
 from kernelsieve.bench.methods import METHODS, Settings, find_method
@@ -68,8 +67,8 @@ class Plan:
         The values of s.
     n_seeds : int
         Seeds 0, 1, ... of the features; the split into training and test rows is one and the same.
-    n_threads : int or None
-        For everybody; None is every core.
+    n_threads : int
+        For everybody. One is the default: its times depend least on what else the machine does.
     folder : path or None
         Where data files are, see :func:`kernelsieve.datasets.data_folder`.
     """
@@ -78,7 +77,7 @@ class Plan:
     methods: tuple[str, ...] = tuple(METHODS)
     n_components: tuple[int, ...] = (250, 500, 1000)
     n_seeds: int = 3
-    n_threads: int | None = None
+    n_threads: int = 1
     folder: str | os.PathLike[str] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,8 +89,7 @@ class Plan:
             for s in self.n_components:
                 check_count(s, "features", "it is the number of features to make")
             check_count(self.n_seeds, "seeds", "it is the number of repetitions")
-            if self.n_threads is not None:
-                check_count(self.n_threads, "threads", "it is the number of threads to use")
+            check_count(self.n_threads, "threads", "it is the number of threads to use")
         except (TypeError, ValueError) as error:
             raise PlanError(str(error)) from error
         if not (self.datasets and self.methods and self.n_components):
@@ -134,15 +132,14 @@ def run(plan: Plan, report: Report = lambda message: None) -> Iterator[Result]:
     >>> [result.method for result in run(plan)]
     ['fourier']
     """
-    threads = thread_count(plan.n_threads)
     check_files(plan)  # before hours of work, not after
     for name in plan.datasets:
         report(f"{name}: choosing gamma and alpha")
-        problem = prepare(datasets.load(name, folder=plan.folder), threads)
-        warm_up(problem, plan, threads)
+        problem = prepare(datasets.load(name, folder=plan.folder), plan.n_threads)
+        warm_up(problem, plan)
         for job in jobs(plan, len(problem.y_train)):
             report(f"{name}: {job}")
-            yield measure(problem, job, threads)
+            yield measure(problem, job, plan.n_threads)
 
 
 def check_files(plan: Plan) -> None:
@@ -186,7 +183,7 @@ def jobs(plan: Plan, n_train: int) -> list[Job]:
     return planned
 
 
-def prepare(data: datasets.Dataset, n_threads: int) -> Problem:
+def prepare(data: datasets.Dataset, n_threads: int = 1) -> Problem:
     """Split, scale on the training rows, and choose gamma and alpha on them."""
     train, test = train_test_split(
         np.arange(len(data.y)), test_size=_test_rows(len(data.y)), random_state=SPLIT_SEED
@@ -247,11 +244,11 @@ def leave_one_out_errors(
     return np.sqrt(np.mean(np.square(residuals / (1.0 - leverages)), axis=0))
 
 
-def warm_up(problem: Problem, plan: Plan, n_threads: int) -> None:
+def warm_up(problem: Problem, plan: Plan) -> None:
     """A small fit of every method: compilation and first imports are nobody's training time."""
     X, y = problem.X_train[:WARM_UP_ROWS], problem.y_train[:WARM_UP_ROWS]
-    settings = Settings(WARM_UP_COMPONENTS, problem.gamma, problem.alpha, 0, n_threads)
-    with threadpool_limits(n_threads):
+    settings = Settings(WARM_UP_COMPONENTS, problem.gamma, problem.alpha, 0, plan.n_threads)
+    with threadpool_limits(plan.n_threads):
         for name in plan.methods:
             find_method(name).build(settings).fit(X, y).predict(X)
 

@@ -18,8 +18,8 @@ from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.sampling.anchors import keyed_rows
 from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.keyed import keyed_rows
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space
 
@@ -28,6 +28,8 @@ TRIAL_ROWS = 2048
 TRIAL_COMPONENTS = 1000
 HELD_OUT_ROWS = 1500
 LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal directions
+LARGEST_MERCER = 256  # columns; beyond, "auto" stays with monomials: hardly worse, made quicker
+DENSE_BLOCK_ROWS = 2048
 SPARSE_BLOCK_ROWS = 2048
 
 
@@ -57,8 +59,10 @@ class SampledFeatures(FeatureMap):
         check_choice(self.rotate, "rotate", ("auto", True, False))
         check_choice(self.basis, "basis", ("auto", "monomial", "mercer"))
         check_choice(self.center, "center", ("auto", True, False))
-        self._alpha = 1.0 if self.alpha is None else check_positive(
-            self.alpha, "alpha", "it is added to the kernel's diagonal"
+        self._alpha = (
+            1.0
+            if self.alpha is None
+            else check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
         )
         check_positive(self.eps, "eps", "it is the spectral error to aim at")
         if not isinstance(self.kernel_, SeriesKernel):
@@ -138,7 +142,7 @@ class SampledFeatures(FeatureMap):
                 for basis, rotate in candidates
             ]
             candidates = [candidates[int(np.argmax(traces))]]
-        (basis, rotate), = candidates
+        ((basis, rotate),) = candidates
         self.basis_, self.rotate_ = basis, rotate
         space = self._space(X, basis, rotate, seed)
         self.truncation_degree_ = space.series.degree if isinstance(space, MonomialSpace) else None
@@ -153,11 +157,19 @@ class SampledFeatures(FeatureMap):
             )
         if self.rotate is True and not dense:
             raise ValueError("rotate=True would fill a sparse X: densify it, or rotate='auto'")
-        rotations = [self.rotate] if self.rotate != "auto" else (
-            [False, True] if dense and 1 < X.shape[1] <= LARGEST_ROTATION else [False]
+        rotations = (
+            [self.rotate]
+            if self.rotate != "auto"
+            else ([False, True] if dense and 1 < X.shape[1] <= LARGEST_ROTATION else [False])
         )
-        bases = [self.basis] if self.basis != "auto" else (
-            ["monomial", "mercer"] if dense and gaussian else ["monomial"]
+        bases = (
+            [self.basis]
+            if self.basis != "auto"
+            else (
+                ["monomial", "mercer"]
+                if dense and gaussian and X.shape[1] <= LARGEST_MERCER
+                else ["monomial"]
+            )
         )
         return [(basis, rotate) for basis in bases for rotate in rotations]
 
@@ -165,14 +177,14 @@ class SampledFeatures(FeatureMap):
         # Theorem 2 gives half of eps to the truncation; a higher degree costs nothing here.
         tol = 0.5 * TRUNCATION * self.eps * self._alpha
         kernel = self.kernel_
-        assert isinstance(kernel, SeriesKernel)
         if basis == "mercer":
+            assert isinstance(kernel, Gaussian)
             frame = Frame.of_gaussian(kernel.gamma, X, self.center)
-            frame = frame.rotated(X) if rotate else frame
+            frame = frame.rotated(X, seed) if rotate else frame
             return MercerSpace(frame, X, tol / X.size, seed)
         series = kernel.series(X, tol, center=self.center)
         frame = Frame.of_series(series, X)
-        return MonomialSpace(series, frame.rotated(X) if rotate else frame, X, seed)
+        return MonomialSpace(series, frame.rotated(X, seed) if rotate else frame, X, seed)
 
     def _check_n_components(self) -> None:
         if self.n_components != "auto":
@@ -180,6 +192,9 @@ class SampledFeatures(FeatureMap):
 
     def _trial_components(self) -> int:
         return TRIAL_COMPONENTS if self.n_components == "auto" else int(self.n_components)
+
+    def _block_rows(self, dtype: Any) -> int:
+        return DENSE_BLOCK_ROWS  # evaluation has its own, smaller tiles
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.features_.fill(X, out)
@@ -221,7 +236,9 @@ class SampledFeatures(FeatureMap):
         pattern = "{}({})" if self.basis_ == "mercer" else "{}^{}"
         multisets = self.features_.multisets
         atoms = [
-            str(columns[i]) if k == 1 and self.basis_ == "monomial" else pattern.format(columns[i], k)
+            str(columns[i])
+            if k == 1 and self.basis_ == "monomial"
+            else pattern.format(columns[i], k)
             for i, k in zip(multisets.coordinates.tolist(), multisets.orders.tolist(), strict=True)
         ]
         bounds = zip(multisets.starts.tolist(), multisets.ends.tolist(), strict=True)

@@ -12,10 +12,10 @@ from kernelsieve._validation import check_choice
 from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.sampling.anchors import (
     Anchors,
-    keyed_rows,
     lambda_for_dimension,
     make_anchors,
 )
+from kernelsieve.sampling.keyed import keyed_rows
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import Space
 from kernelsieve.sampling.targets import target_columns
@@ -125,6 +125,11 @@ class AdaptiveFeatures(SampledFeatures):
         shrink = len(few) / X.shape[0]
         smallest = lambda_for_dimension(gram, n_components / 4) / shrink
         return make_anchors(
-            self.kernel_, X[rows], targets[rows], share * max(self._alpha, smallest), N_VECTORS,
-            stream(seed, "leverage"), self.n_jobs,
+            self.kernel_,
+            X[rows],
+            targets[rows],
+            share * max(self._alpha, smallest),
+            N_VECTORS,
+            stream(seed, "leverage"),
+            self.n_jobs,
         )

@@ -79,9 +79,7 @@ def accumulate(
         return _block_sums(features._transform_block(X[rows]), y[rows], single)
 
     total = NormalEquations.zero(features.n_components_, y.shape[1])
-    sums: Iterator[NormalEquations] = ordered_row_blocks(
-        block_sums, X.shape[0], block_rows, n_jobs
-    )
+    sums: Iterator[NormalEquations] = ordered_row_blocks(block_sums, X.shape[0], block_rows, n_jobs)
     for part in track(sums, len(row_blocks(X.shape[0], block_rows)), "Features", verbose):
         total += part
     return total

@@ -78,7 +78,13 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         """
         alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", multi_output=True,
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            order="C",
+            multi_output=True,
             y_numeric=True,
         )
         y = np.asarray(y, dtype=np.float64)

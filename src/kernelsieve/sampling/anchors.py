@@ -1,4 +1,4 @@
-"""Anchor rows, chosen by keyed hashes of their global index, and the scores computed on them.
+"""Anchor rows and what is computed on them to score features.
 
 The scores only have to be right up to a constant, so a few thousand anchors stand for all rows,
 with alpha scaled by their share (DESIGN 4.7).
@@ -13,26 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from kernelsieve._random import key_word
 from kernelsieve.kernels import Kernel
-
-
-def keyed_rows(n_rows: int, size: int, seed: int, key: str) -> NDArray[np.int64]:
-    """``size`` rows without replacement: those with the smallest keyed hashes, in rising order."""
-    if size >= n_rows:
-        return np.arange(n_rows)
-    hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
-    return np.sort(np.argpartition(hashes, size)[:size])
-
-
-def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
-    """A 64-bit hash of every global row index (splitmix64), independent for each seed and key."""
-    word = np.uint64(key_word(f"{key}/{seed}"))
-    with np.errstate(over="ignore"):
-        z = (rows + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + word
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -86,7 +67,9 @@ def cholesky_with_jitter(
         shifted = gram.copy()
         shifted.flat[:: len(gram) + 1] += lambda_ + jitter * scale
         try:
-            return cholesky(shifted, lower=True, overwrite_a=True, check_finite=False), lambda_ + jitter * scale
+            return cholesky(
+                shifted, lower=True, overwrite_a=True, check_finite=False
+            ), lambda_ + jitter * scale
         except LinAlgError:
             continue
     raise LinAlgError(f"the anchors' kernel matrix is not positive definite at {lambda_:g}")

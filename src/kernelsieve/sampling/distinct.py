@@ -51,8 +51,18 @@ class _Kept:
             self.coordinates = np.concatenate([self.coordinates, np.zeros(grow, dtype=np.int64)])
             self.orders = np.concatenate([self.orders, np.zeros(grow, dtype=np.int64)])
         looked_at, self.found, self.atoms = keep_new(
-            hashes, ends, coordinates, orders, self.table, self.limit, self.found, self.hashes,
-            self.ends, self.coordinates, self.orders, self.atoms,
+            hashes,
+            ends,
+            coordinates,
+            orders,
+            self.table,
+            self.limit,
+            self.found,
+            self.hashes,
+            self.ends,
+            self.coordinates,
+            self.orders,
+            self.atoms,
         )
         return int(looked_at)
 

@@ -9,11 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import row_blocks
+from kernelsieve._moments import column_means, mean_squares, second_moments, squared_norms
 from kernelsieve._series import Series
-from kernelsieve._validation import squared_norms
+from kernelsieve.sampling.keyed import keyed_rows
 
-MOMENT_ROWS = 8192  # fixed, so that sums do not depend on how the data came in
+ROTATION_ROWS = 8192  # any rotation is right; these rows suffice for a good one
+# Directions that those rows do not show may show elsewhere: they keep this share of the mean.
+SPREAD_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,26 @@ class Frame:
     @classmethod
     def of_series(cls, series: Series, X: Any) -> Frame:
         """The frame that a kernel's series asks for, unrotated."""
-        frame = cls(series.scale, series.center)
-        return replace(frame, spread=frame.scale * _root_mean_squares(X, frame.center))
+        return cls._unrotated(series.scale, series.center, X)
 
     @classmethod
     def of_gaussian(cls, gamma: float, X: NDArray[Any], center: Any) -> Frame:
         """The frame of the Gaussian on dense data, for the bases that need no Taylor series."""
-        mean = None if center is False else X.mean(axis=0, dtype=np.float64)
-        scale = float(np.sqrt(2.0 * gamma))
-        return cls(scale, mean, spread=scale * _root_mean_squares(X, mean))
+        mean = None if center is False else column_means(X)
+        return cls._unrotated(float(np.sqrt(2.0 * gamma)), mean, X)
 
-    def rotated(self, X: NDArray[Any]) -> Frame:
-        """The same frame, turned to the principal directions of X."""
-        directions, root_mean_squares = principal_directions(X, self.center)
-        return replace(self, rotation=directions, spread=self.scale * root_mean_squares)
+    @classmethod
+    def _unrotated(cls, scale: float, center: NDArray[np.float64] | None, X: Any) -> Frame:
+        return cls(scale, center, spread=scale * np.sqrt(mean_squares(X, center)))
+
+    def rotated(self, X: NDArray[Any], seed: int) -> Frame:
+        """The same frame, turned to the principal directions of (some rows of) X."""
+        rows = keyed_rows(len(X), ROTATION_ROWS, seed, "rotation")
+        whole = len(rows) == len(X)
+        directions, values = principal_directions(X if whole else X[rows], self.center)
+        floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
+        values = np.where(values > floor, values, 0.0 if whole else floor)
+        return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))
 
     @property
     def n_coordinates(self) -> int:
@@ -61,7 +69,7 @@ class Frame:
 
     def squared_radius(self, X: Any) -> NDArray[np.float64]:
         """|x'|^2 of every row: rotations do not change it."""
-        return self.scale**2 * squared_norms(X if self.center is None else self._centred(X))
+        return self.scale**2 * squared_norms(X, self.center)
 
     def points(self, X: Any) -> Any:
         """x' of the rows of X, in X's float type; sparse rows stay sparse."""
@@ -70,47 +78,35 @@ class Frame:
             points = points @ self.rotation.astype(X.dtype)
         return points * X.dtype.type(self.scale)
 
-    def columns(self, X: NDArray[Any], coordinates: NDArray[np.int64]) -> NDArray[Any]:
+    def projector(self, coordinates: NDArray[np.int64], dtype: Any) -> NDArray[Any] | None:
+        """What turns rows into some coordinates of x'; None where they are columns of X."""
+        if self.rotation is None:
+            return None
+        return (self.rotation[:, coordinates].T * self.scale).astype(dtype)
+
+    def columns(
+        self, X: NDArray[Any], coordinates: NDArray[np.int64], projector: NDArray[Any] | None
+    ) -> NDArray[Any]:
         """Some coordinates of x' for a block of dense rows, one line for each coordinate."""
-        scale = X.dtype.type(self.scale)
-        if self.rotation is not None:
-            return (self.rotation[:, coordinates].T * self.scale).astype(X.dtype) @ self._centred(X).T
+        if projector is not None:
+            return projector @ self._centred(X).T
         lines = np.ascontiguousarray(X.T[coordinates])
         if self.center is not None:
             lines -= self.center[coordinates, None].astype(X.dtype)
-        lines *= scale
+        lines *= X.dtype.type(self.scale)
         return lines
 
     def _centred(self, X: NDArray[Any]) -> NDArray[Any]:
         return X if self.center is None else X - self.center.astype(X.dtype)
 
 
-def _root_mean_squares(X: Any, center: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    sums = np.zeros(X.shape[1])
-    for rows in row_blocks(X.shape[0], MOMENT_ROWS):
-        block = X[rows]
-        if sp.issparse(block):
-            squares = np.square(block.data, dtype=np.float64)
-            sums += np.bincount(block.indices, weights=squares, minlength=X.shape[1])
-        else:
-            wide = block.astype(np.float64) if center is None else block - center
-            sums += np.einsum("ij,ij->j", wide, wide)
-    return np.sqrt(sums / X.shape[0])
-
-
 def principal_directions(
     X: NDArray[Any], center: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvectors of the second moments, largest first, and root mean squares along them."""
-    moments = np.zeros((X.shape[1], X.shape[1]))
-    for rows in row_blocks(X.shape[0], MOMENT_ROWS):
-        block = X[rows].astype(np.float64)
-        if center is not None:
-            block -= center
-        moments += block.T @ block
-    values, vectors = np.linalg.eigh(moments / X.shape[0])
+    """Eigenvectors of the second moments, largest first, and the mean squares along them."""
+    values, vectors = np.linalg.eigh(second_moments(X, center))
     directions = vectors[:, ::-1]
     # The largest component of each direction is positive: the same directions everywhere.
     largest = np.abs(directions).argmax(axis=0)
     signs = np.sign(directions[largest, np.arange(directions.shape[1])])
-    return directions * signs, np.sqrt(np.clip(values[::-1], 0.0, None))
+    return directions * signs, np.clip(values[::-1], 0.0, None)

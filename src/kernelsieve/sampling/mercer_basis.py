@@ -8,20 +8,20 @@ with U the eigenvectors of mean(b b^T). U is orthogonal, so the basis is complet
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.mercer import damped_powers, exact_values, mercer_atoms, tabulate
-from kernelsieve.sampling.frame import Frame
+from kernelsieve._native.mercer import all_damped_powers, mercer_atoms, tabulate
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.trie import atom_ranges
 
 GRID_STEP = 1.0 / 64.0
 GRID_MARGIN = 0.25
-MOMENT_CELLS = 512  # the distribution of a coordinate, as a histogram
+MOMENT_CELLS = 256  # the distribution of a coordinate, as a histogram
 MAX_ORDERS = 700
 SMALLEST_GROUND_STATE = 1e-30  # e_0 > 0 everywhere, but rounding may deny it far away
 
@@ -48,22 +48,14 @@ class CoordinateBasis:
     def values(self, u: NDArray[np.float64], n_orders: int) -> NDArray[np.float64]:
         """e_k(u) for k < n_orders, exactly: shape (n_orders, len(u))."""
         J = len(self.rotation)
-        inside = np.ascontiguousarray(self.rotation[:, : min(n_orders, J)])
-        values = np.zeros((n_orders, len(u)))
-        powers, line = np.empty(max(J, n_orders)), np.empty(inside.shape[1])
-        for b, point in enumerate(u):
-            exact_values(float(point), inside, powers[:J], line)
-            values[: len(line), b] = line
-            if n_orders > J:
-                damped_powers(float(point), powers)
-                values[J:, b] = powers[J:n_orders]
-        return values
+        powers = _all_damped_powers(u, max(J, n_orders))
+        return np.hstack([powers[:, :J] @ self.rotation, powers[:, J:]])[:, :n_orders].T
 
     def grid(self, n_orders: int) -> tuple[float, NDArray[np.float64]]:
         """The first point of the table and the table, of shape (n_cells, n_orders)."""
         first = self.low - GRID_MARGIN
         n_cells = int(np.ceil((self.high - self.low + 2 * GRID_MARGIN) / GRID_STEP)) + 6
-        points = first + GRID_STEP * np.arange(n_cells)
+        points = np.array(first + GRID_STEP * np.arange(n_cells), dtype=np.float64)
         return first, np.ascontiguousarray(self.values(points, n_orders).T)
 
 
@@ -82,9 +74,7 @@ def adapted_basis(line: NDArray[np.float64], low: float, high: float) -> Coordin
     counts, edges = np.histogram(line, bins=MOMENT_CELLS, range=(low, max(high, low + 1e-9)))
     middles = 0.5 * (edges[:-1] + edges[1:])[counts > 0]
     weights = counts[counts > 0] / counts.sum()
-    powers = np.empty((len(middles), J))
-    for row, point in zip(powers, middles, strict=True):
-        damped_powers(float(point), row)
+    powers = _all_damped_powers(middles, J)
     moments = (powers * weights[:, None]).T @ powers
     masses, vectors = np.linalg.eigh(moments)
     rotation = vectors[:, ::-1]
@@ -93,6 +83,13 @@ def adapted_basis(line: NDArray[np.float64], low: float, high: float) -> Coordin
     if (powers @ rotation[:, 0]).mean() < 0:
         rotation[:, 0] *= -1.0  # the ground state is positive
     return CoordinateBasis(rotation, np.clip(masses[::-1], 0.0, None), low, high)
+
+
+def _all_damped_powers(u: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """b_j(u) for j < count, of shape (len(u), count)."""
+    powers = np.empty((len(u), count))
+    all_damped_powers(np.asarray(u, dtype=np.float64), powers)
+    return powers
 
 
 class MercerBasis:
@@ -147,10 +144,14 @@ class MercerBasis:
         tabulate(line, self._firsts[coordinate], GRID_STEP, grid, rotation, values)
         return np.square(values, out=values)
 
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All coordinates: each has its e_0 in every product."""
+        return np.arange(len(self.bases))
+
     def dense_atoms(
         self,
-        frame: Frame,
-        X: NDArray[Any],
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
         coordinates: NDArray[np.int64],
         orders: NDArray[np.int64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -158,16 +159,27 @@ class MercerBasis:
 
         In float64: the root and the ratios balance each other over many orders of magnitude.
         """
-        lines = frame.columns(X, np.arange(len(self.bases)))
-        table, roots = np.empty((len(coordinates), X.shape[0])), np.empty(X.shape[0])
+        table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
         mercer_atoms(
-            lines, self._firsts, GRID_STEP, self._grids, self._grid_starts, self._n_cells,
-            self.n_orders, self._rotations, self._rotation_starts, self._rotation_sizes,
-            atom_ranges(coordinates, len(self.bases)), orders, SMALLEST_GROUND_STATE, table, roots,
+            lines,
+            self._firsts,
+            GRID_STEP,
+            self._grids,
+            self._grid_starts,
+            self._n_cells,
+            self.n_orders,
+            self._rotations,
+            self._rotation_starts,
+            self._rotation_sizes,
+            atom_ranges(coordinates, len(self.bases)),
+            orders,
+            SMALLEST_GROUND_STATE,
+            table,
+            roots,
         )
         return table, roots
 
-    def sparse_roots(self, frame: Frame, X: Any) -> NDArray[Any]:
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         raise TypeError("the Mercer basis is for dense data: use basis='monomial'")
 
 

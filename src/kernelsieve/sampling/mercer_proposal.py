@@ -69,8 +69,16 @@ class MercerProposal:
             coordinates = np.empty(atoms, dtype=np.int64)
             orders = np.empty(atoms, dtype=np.int64)
             written = draw_mercer(
-                self._cumulative, self._offsets, self._log_ground, rows, self._words, rng, hashes,
-                ends, coordinates, orders,
+                self._cumulative,
+                self._offsets,
+                self._log_ground,
+                rows,
+                self._words,
+                rng,
+                hashes,
+                ends,
+                coordinates,
+                orders,
             )
             if written >= 0:
                 return hashes, ends, coordinates[:written], orders[:written]

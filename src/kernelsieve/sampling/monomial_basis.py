@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from scipy.special import gammaln
 
 from kernelsieve._native.powers import power_table
 from kernelsieve._series import Series
-from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.multisets import Multisets
 
 # Beyond this |x'|^2 the Gaussian's exp(-|x'|^2 / 2) underflows: the features are 0 there.
@@ -29,32 +29,40 @@ class MonomialBasis:
         degrees = multisets.degrees()
         return 0.5 * (self.series.log_coefficients[degrees] + gammaln(degrees + 1.0))
 
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Only the coordinates that occur, each once."""
+        return np.unique(coordinates)
+
     def dense_atoms(
         self,
-        frame: Frame,
-        X: NDArray[Any],
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
         coordinates: NDArray[np.int64],
         orders: NDArray[np.int64],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The atoms of a block of rows, (n_atoms, B), and c(x), (B,)."""
-        used, positions = np.unique(coordinates, return_inverse=True)
-        lines = frame.columns(X, used)
-        roots, far = self._roots(frame, X)
-        if far.any():
-            lines[:, far] = 0.0
-        table = np.empty((len(coordinates), X.shape[0]), dtype=X.dtype)
+        dtype, size = lines.dtype, lines.shape[1]
+        if self.series.damped:
+            roots, far = self._damping(squared_radius(), dtype)
+            if far.any():
+                lines[:, far] = 0.0  # so that no power of them overflows
+        else:
+            roots = np.ones(size, dtype=dtype)
+        table = np.empty((len(coordinates), size), dtype=dtype)
+        positions = np.searchsorted(self.lines_for(coordinates), coordinates)
         power_table(lines, positions, orders, table)
         return table, roots
 
-    def sparse_roots(self, frame: Frame, X: Any) -> NDArray[Any]:
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         """c(x) of sparse rows."""
-        return self._roots(frame, X)[0]
-
-    def _roots(self, frame: Frame, X: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         if not self.series.damped:
-            return np.ones(X.shape[0], dtype=X.dtype), np.zeros(X.shape[0], dtype=bool)
-        squared_radius = frame.squared_radius(X)
-        far = squared_radius > LARGEST_SQUARED_RADIUS[X.dtype]
+            return np.ones(len(squared_radius), dtype=dtype)
+        return self._damping(squared_radius, dtype)[0]
+
+    def _damping(
+        self, squared_radius: NDArray[np.float64], dtype: Any
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        far = squared_radius > LARGEST_SQUARED_RADIUS[np.dtype(dtype)]
         roots = np.exp(self.series.log_amplitude(squared_radius))
         roots[far] = 0.0
-        return roots.astype(X.dtype), far
+        return roots.astype(dtype), far

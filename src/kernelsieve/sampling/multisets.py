@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, groupby
+from itertools import combinations_with_replacement, groupby, pairwise
 from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
+
+from kernelsieve._moments import weighted_counts
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,11 @@ class Multisets:
         """Each multiset as a sorted tuple of coordinates: (0, 0, 3) is x_0^2 x_3."""
         repeated = np.repeat(self.coordinates, self.orders).tolist()
         bounds = np.concatenate([[0], np.cumsum(self.degrees())]).tolist()
-        return [tuple(repeated[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [tuple(repeated[a:b]) for a, b in pairwise(bounds)]
 
     def log_product_of_factorials(self) -> NDArray[np.float64]:
         """log prod_i k_i! of each multiset."""
-        return np.bincount(
-            self.owners, weights=gammaln(self.orders + 1.0), minlength=len(self)
-        )
+        return weighted_counts(self.owners, gammaln(self.orders + 1.0), len(self))
 
     @classmethod
     def from_tuples(cls, tuples: Sequence[Sequence[int]]) -> Multisets:

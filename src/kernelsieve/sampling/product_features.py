@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._moments import weighted_counts
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
-from kernelsieve._parallel import ordered_row_blocks
+from kernelsieve._parallel import ordered_row_blocks, row_blocks
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.trie import atom_ranges, build_trie
 
-BLOCK_ROWS = 512  # rows whose atoms are tabulated at once
+BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
+SPARSE_BLOCK_ROWS = 2048
 
 
 class Basis(Protocol):
@@ -24,16 +27,19 @@ class Basis(Protocol):
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """The logarithm of the constant in front of each product."""
 
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The coordinates whose values it needs to make atoms of ``coordinates``."""
+
     def dense_atoms(
         self,
-        frame: Frame,
-        X: NDArray[Any],
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
         coordinates: NDArray[np.int64],
         orders: NDArray[np.int64],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The atoms of a block of rows, (n_atoms, B), and the root values, (B,)."""
 
-    def sparse_roots(self, frame: Frame, X: Any) -> NDArray[Any]:
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         """The root values of sparse rows."""
 
 
@@ -66,6 +72,8 @@ class ProductFeatures:
         self.trie = build_trie(multisets, frequent_first=not sparse)
         self.multisets = multisets.take(self.trie.order)
         self.weights = weights[self.trie.order]
+        self._lines = basis.lines_for(self.trie.atom_coordinates)
+        self._prepared: dict[Any, tuple[NDArray[Any], NDArray[Any] | None]] = {}
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -73,43 +81,61 @@ class ProductFeatures:
     def reweighted(self, weights: NDArray[np.float64]) -> ProductFeatures:
         """The same features (weights by column) without building the tree again."""
         copy = object.__new__(ProductFeatures)
-        copy.__dict__ = {**self.__dict__, "weights": weights}
+        copy.__dict__ = {**self.__dict__, "weights": weights, "_prepared": {}}
         return copy
 
-    def _node_weights(self, dtype: Any) -> NDArray[Any]:
-        scales = np.exp(self.basis.log_scales(self.multisets)) * self.weights
-        return self.trie.node_weights(scales, dtype)
+    def _prepare(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Node weights and projector in a float type, made once."""
+        if dtype not in self._prepared:
+            scales = np.exp(self.basis.log_scales(self.multisets)) * self.weights
+            weights = self.trie.node_weights(scales, dtype)
+            self._prepared[dtype] = weights, self.frame.projector(self._lines, dtype)
+        return self._prepared[dtype]
 
-    def _dense(self, evaluator: Any, X: NDArray[Any], weights: NDArray[Any], out: Any) -> None:
+    def _dense(self, evaluator: Any, X: NDArray[Any], out: Any) -> None:
         trie = self.trie
+        weights, projector = self._prepare(X.dtype)
         table, roots = self.basis.dense_atoms(
-            self.frame, X, trie.atom_coordinates, trie.atom_orders
+            self.frame.columns(X, self._lines, projector),
+            lambda: self.frame.squared_radius(X),
+            trie.atom_coordinates,
+            trie.atom_orders,
         )
-        evaluator(
-            table, roots, trie.depth, trie.atom, trie.columns, weights, trie.max_depth, out
-        )
+        evaluator(table, roots, trie.depth, trie.atom, trie.columns, weights, trie.max_depth, out)
 
     def fill(self, X: NDArray[Any], out: NDArray[Any]) -> None:
         """Features of dense rows, row-major, into ``out`` (n, s)."""
-        weights = self._node_weights(out.dtype)
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
-            self._dense(evaluate_rows, X[rows], weights, out[rows])
+        for rows in row_blocks(X.shape[0], BLOCK_ROWS):
+            self._dense(evaluate_rows, X[rows], out[rows])
 
     def csr(self, X: Any) -> sp.csr_array:
         """Features of CSR rows, as CSR."""
         trie, dtype = self.trie, X.dtype
         child_start, child_node, child_atom = trie.children
-        roots = self.basis.sparse_roots(self.frame, X)
+        roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
+        weights, _ = self._prepare(dtype)
         ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
         capacity = max(1024, 4 * X.nnz)
         while True:
             data, indices = np.empty(capacity, dtype=dtype), np.empty(capacity, dtype=np.int32)
             written = evaluate_csr(
-                X.data, X.indices, X.indptr, dtype.type(self.frame.scale), roots, ranges,
-                trie.atom_orders, child_start, child_node, child_atom, trie.columns,
-                self._node_weights(dtype), trie.max_depth, data, indices, indptr,
+                X.data,
+                X.indices,
+                X.indptr,
+                dtype.type(self.frame.scale),
+                roots,
+                ranges,
+                trie.atom_orders,
+                child_start,
+                child_node,
+                child_atom,
+                trie.columns,
+                weights,
+                trie.max_depth,
+                data,
+                indices,
+                indptr,
             )
             if written >= 0:
                 break
@@ -124,28 +150,29 @@ class ProductFeatures:
             if self.sparse:
                 Z = self.csr(X[rows])
                 squares = np.square(Z.data, dtype=np.float64)
-                return np.bincount(Z.indices, weights=squares, minlength=len(self))
+                return weighted_counts(Z.indices, squares, len(self))
             sums = np.zeros(len(self))
-            self._dense(add_squared_norms, X[rows], weights, sums)
+            self._dense(add_squared_norms, X[rows], sums)
             return sums
 
-        weights = self._node_weights(X.dtype)
         total = np.zeros(len(self))
-        for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS * (8 if self.sparse else 1), n_jobs):
+        size = SPARSE_BLOCK_ROWS if self.sparse else BLOCK_ROWS
+        for part in ordered_row_blocks(block, X.shape[0], size, n_jobs):
             total += part
         return total
 
-    def project(self, X: Any, vectors: NDArray[np.float64], n_jobs: int | None) -> NDArray[np.float64]:
+    def project(
+        self, X: Any, vectors: NDArray[np.float64], n_jobs: int | None
+    ) -> NDArray[np.float64]:
         """phi_m . v for every feature and every column v of ``vectors`` (n, k): shape (s, k)."""
 
         def block(rows: slice) -> NDArray[np.float64]:
             if self.sparse:
                 return self.csr(X[rows]).T @ vectors[rows]
             features = np.empty((len(self), X[rows].shape[0]), dtype=X.dtype)
-            self._dense(evaluate_columns, X[rows], weights, features)
+            self._dense(evaluate_columns, X[rows], features)
             return (features @ vectors[rows].astype(X.dtype)).astype(np.float64)
 
-        weights = self._node_weights(X.dtype)
         total = np.zeros((len(self), vectors.shape[1]))
         for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs):
             total += part

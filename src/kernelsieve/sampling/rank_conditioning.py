@@ -19,8 +19,6 @@ def stopping_time(draws: int, limit: int, horizon: float, rng: np.random.Generat
     return horizon * float(rng.beta(draws, limit - draws + 1))
 
 
-def inclusion_probabilities(
-    probabilities: NDArray[np.float64], tau: float
-) -> NDArray[np.float64]:
+def inclusion_probabilities(probabilities: NDArray[np.float64], tau: float) -> NDArray[np.float64]:
     """1 - exp(-P_m tau): the chance that a feature of probability P_m arrived before tau."""
     return -np.expm1(-probabilities * tau)

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from kernelsieve._moments import squared_norms
 from kernelsieve._native.row_norm import draw_monomials
 from kernelsieve._series import Series
 from kernelsieve.sampling.distinct import Draws
@@ -54,12 +55,12 @@ class RowNormProposal:
         if spread is not None:
             points = np.vstack([points, spread[None].astype(points.dtype)])
         self._store(points)
-        squared = self._squares.astype(np.float64)
+        squared = squared_norms(points)
         with np.errstate(divide="ignore"):
             self.log_radius = np.log(squared)
         self.log_amplitude = series.log_amplitude(squared)
         scales = 2.0 * series.log_degree_scales(squared)[:, lowest:]
-        self.log_mass = logsumexp(scales, axis=1) if scales.shape[1] else np.full(len(squared), -np.inf)
+        self.log_mass = logsumexp(scales, axis=1)
         n_rows = rows.shape[0]
         self.log_total = float(logsumexp(self.log_mass[:n_rows]))
         # The added row weighs so much that it receives its share of the draws.
@@ -73,17 +74,14 @@ class RowNormProposal:
         self._cumulative = np.cumsum(probabilities)
 
     def _store(self, points: Any) -> None:
+        """Points as the native arrays of CSR rows; dense ones have no index pointer."""
         if sp.issparse(points):
             self._data, self._indices = points.data, points.indices.astype(np.int64)
             self._indptr = points.indptr.astype(np.int64)
-            squares = sp.csr_array((points.data.astype(np.float64) ** 2, points.indices, points.indptr), shape=points.shape)
-            self._squares = np.asarray(squares.sum(axis=1)).ravel()
         else:
             self._data = np.ascontiguousarray(points).ravel()
             self._indices = np.arange(points.shape[1])
             self._indptr = np.empty(0, dtype=np.int64)
-            wide = points.astype(np.float64)
-            self._squares = np.einsum("ij,ij->i", wide, wide)
 
     def draw(self, size: int, rng: np.random.Generator) -> Draws:
         """``size`` draws as (hashes, ends, coordinates, orders)."""
@@ -98,17 +96,26 @@ class RowNormProposal:
             coordinates = np.empty(atoms, dtype=np.int64)
             orders = np.empty(atoms, dtype=np.int64)
             written = draw_monomials(
-                self._data, self._indices, self._indptr, rows, self.log_radius, self.log_mass,
-                self.log_amplitude, self.series.log_coefficients, self.lowest, rng, hashes, ends,
-                coordinates, orders,
+                self._data,
+                self._indices,
+                self._indptr,
+                rows,
+                self.log_radius,
+                self.log_mass,
+                self.log_amplitude,
+                self.series.log_coefficients,
+                self.lowest,
+                rng,
+                hashes,
+                ends,
+                coordinates,
+                orders,
             )
             if written >= 0:
                 return hashes, ends, coordinates[:written], orders[:written]
             atoms *= 2
 
-    def probabilities(
-        self, features: ProductFeatures, n_jobs: int | None
-    ) -> NDArray[np.float64]:
+    def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
         """P_m of unweighted ``features`` under one draw, by column."""
         squares = features.squared_norms(self.rows, n_jobs)
         probabilities = squares * np.exp(-self.log_total)
@@ -119,6 +126,7 @@ class RowNormProposal:
 
     def _log_square_at_spread(self, multisets: Multisets) -> NDArray[np.float64]:
         """log phi_m^2 at the added row."""
+        assert self.spread is not None
         with np.errstate(divide="ignore"):
             log_spread = np.log(self.spread)
         k = multisets.orders

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.supports import list_nonzero
 from kernelsieve._series import Series
-from kernelsieve.sampling.anchors import keyed_rows
 from kernelsieve.sampling.distinct import Proposal, draw_distinct
 from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.keyed import keyed_rows
 from kernelsieve.sampling.mercer_basis import MercerBasis
 from kernelsieve.sampling.mercer_proposal import MercerProposal
 from kernelsieve.sampling.monomial_basis import MonomialBasis
@@ -23,7 +23,7 @@ from kernelsieve.sampling.rank_conditioning import inclusion_probabilities
 from kernelsieve.sampling.row_norm import RowNormProposal
 
 PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them all
-PROPOSAL_ENTRIES = 2**24  # of the Mercer proposal's tables
+PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
 MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
 SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
 
@@ -114,7 +114,6 @@ class MonomialSpace(Space):
                 return nonzero, self.series.degree + 1, True
         lowest = self.series.degree + 1 if complete else degrees[len(fitting)]
         return all_of_degrees(self.live, fitting), lowest, complete
-
 
     def _all_nonzero(self, budget: int) -> Multisets | None:
         """Every feature that is nonzero on some sparse row, if they are at most ``budget``."""

@@ -58,7 +58,9 @@ def keep_probabilities(
     rest = 0.5 * (1.0 - target_share)
     mixture = np.zeros(len(inclusion))
     for share, score in (
-        (rest, scores.leverage), (target_share, scores.target), (rest, scores.norm)
+        (rest, scores.leverage),
+        (target_share, scores.target),
+        (rest, scores.norm),
     ):
         if share > 0:
             represented = score / inclusion

@@ -1,0 +1,71 @@
+"""Sums over rows in fixed blocks, threaded: the same for any threads and any chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import map_row_blocks
+
+BLOCK_ROWS = 4096
+
+
+def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
+    """Means of the columns of a dense X, in float64."""
+    sums = map_row_blocks(lambda rows: X[rows].sum(axis=0, dtype=np.float64), len(X), BLOCK_ROWS)
+    return np.sum(sums, axis=0) / len(X)
+
+
+def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """|x - center|^2 of every row, in float64."""
+    norms = np.empty(X.shape[0])
+
+    def block(rows: slice) -> None:
+        part = _centred(X[rows], center)
+        if sp.issparse(part):
+            squares = part.copy()
+            squares.data = np.square(part.data, dtype=np.float64)
+            norms[rows] = np.asarray(squares.sum(axis=1)).ravel()
+        else:
+            norms[rows] = np.einsum("ij,ij->i", part, part, dtype=np.float64)
+
+    map_row_blocks(block, X.shape[0], BLOCK_ROWS)
+    return norms
+
+
+def mean_squares(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Mean over the rows of each squared column of X - center, in float64."""
+
+    def block(rows: slice) -> NDArray[np.float64]:
+        part = _centred(X[rows], center)
+        if sp.issparse(part):
+            squares = np.square(part.data, dtype=np.float64)
+            return weighted_counts(part.indices, squares, X.shape[1])
+        return np.einsum("ij,ij->j", part, part, dtype=np.float64)
+
+    return np.sum(map_row_blocks(block, X.shape[0], BLOCK_ROWS), axis=0) / X.shape[0]
+
+
+def second_moments(X: NDArray[Any], center: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Mean of (x - center)(x - center)^T, of shape (d, d)."""
+
+    def block(rows: slice) -> NDArray[np.float64]:
+        part = _centred(X[rows], center).astype(np.float64, copy=False)
+        return part.T @ part
+
+    return np.sum(map_row_blocks(block, len(X), BLOCK_ROWS), axis=0) / len(X)
+
+
+def weighted_counts(
+    places: NDArray[Any], weights: NDArray[Any], length: int
+) -> NDArray[np.float64]:
+    """Sum of the weights that fall on each place."""
+    return np.bincount(places, weights=weights, minlength=length).astype(np.float64, copy=False)
+
+
+def _centred(X: Any, center: NDArray[np.float64] | None) -> Any:
+    """Rows minus the centre, in their own float type."""
+    return X if center is None else X - center.astype(X.dtype)
