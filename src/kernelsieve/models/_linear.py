@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 from scipy.linalg.blas import dsyrk, ssyrk
 
+from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._parallel import ordered_row_blocks, row_blocks
 from kernelsieve._progress import track
 from kernelsieve.features._base import FeatureMap
@@ -130,26 +131,10 @@ def solve_ridge(
         gram, moment = equations.centred()
     else:
         gram, moment = equations.gram, equations.moment
-    coefficients = solve_regularised(gram, moment, alpha)
+    factor, _ = regularised_cholesky(gram, alpha)
+    coefficients = cho_solve((factor, True), moment)
     if not fit_intercept:
         return coefficients, np.zeros(moment.shape[1])
     mean_target = equations.target_sum / equations.n_rows
     mean_feature = equations.feature_sum / equations.n_rows
     return coefficients, mean_target - mean_feature @ coefficients
-
-
-def solve_regularised(
-    gram: NDArray[np.float64], right: NDArray[np.float64], alpha: float
-) -> NDArray[np.float64]:
-    """(gram + alpha I)^-1 right by Cholesky, with a ladder of jitters where rounding asks for it."""
-    scale = max(float(np.trace(gram)) / len(gram), alpha)
-    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
-        shifted = gram.copy()
-        shifted.flat[:: len(gram) + 1] += alpha + jitter * scale
-        try:
-            return cho_solve(cho_factor(shifted, overwrite_a=True), right)
-        except LinAlgError:
-            continue
-    raise LinAlgError(
-        f"the normal equations are not positive definite at alpha={alpha:g}: raise alpha"
-    )

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
+from kernelsieve._linalg import regularised_cholesky
 from kernelsieve.kernels import Kernel
 
 
@@ -48,7 +49,7 @@ def make_anchors(
 ) -> Anchors:
     """Factor K_0 + lambda I once, and solve for the scoring vectors."""
     gram = kernel(rows, n_jobs=n_jobs).astype(np.float64)
-    factor, _ = cholesky_with_jitter(gram, lambda_)
+    factor, _ = regularised_cholesky(gram, lambda_)
     # L^-T G has covariance (L L^T)^-1: Alg. 3 line 2 without an inverse root.
     normals = rng.standard_normal((len(gram), n_vectors))
     leverage_vectors = solve_triangular(factor, normals, lower=True, trans="T", check_finite=False)
@@ -58,26 +59,9 @@ def make_anchors(
     return Anchors(rows, leverage_vectors, target_vectors, total)
 
 
-def cholesky_with_jitter(
-    gram: NDArray[np.float64], lambda_: float
-) -> tuple[NDArray[np.float64], float]:
-    """Lower factor of gram + lambda I; a little more on the diagonal where rounding asks for it."""
-    scale = float(np.trace(gram)) / len(gram)
-    for jitter in (0.0, 1e-13, 1e-11, 1e-9, 1e-7):
-        shifted = gram.copy()
-        shifted.flat[:: len(gram) + 1] += lambda_ + jitter * scale
-        try:
-            return cholesky(
-                shifted, lower=True, overwrite_a=True, check_finite=False
-            ), lambda_ + jitter * scale
-        except LinAlgError:
-            continue
-    raise LinAlgError(f"the anchors' kernel matrix is not positive definite at {lambda_:g}")
-
-
 def statistical_dimension(gram: NDArray[np.float64], lambda_: float) -> float:
     """n - lambda tr (K + lambda I)^-1, by Cholesky."""
-    factor, shift = cholesky_with_jitter(gram, lambda_)
+    factor, shift = regularised_cholesky(gram, lambda_)
     inverse = solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
     return len(gram) - shift * float(np.sum(inverse**2))
 

@@ -14,9 +14,6 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
-
-from kernelsieve._moments import weighted_counts
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,6 @@ class Multisets:
         repeated = np.repeat(self.coordinates, self.orders).tolist()
         bounds = np.concatenate([[0], np.cumsum(self.degrees())]).tolist()
         return [tuple(repeated[a:b]) for a, b in pairwise(bounds)]
-
-    def log_product_of_factorials(self) -> NDArray[np.float64]:
-        """log prod_i k_i! of each multiset."""
-        return weighted_counts(self.owners, gammaln(self.orders + 1.0), len(self))
 
     @classmethod
     def from_tuples(cls, tuples: Sequence[Sequence[int]]) -> Multisets:
