@@ -43,7 +43,14 @@ def next_child(cursor, end, place, count, child_atom, active, atom_value):
     while place < count and cursor < end:
         atom = active[place]
         place += 1
-        cursor += np.searchsorted(child_atom[cursor:end], atom)
+        low, high = cursor, end
+        while low < high:
+            middle = (low + high) // 2
+            if child_atom[middle] < atom:
+                low = middle + 1
+            else:
+                high = middle
+        cursor = low
         if cursor < end and child_atom[cursor] == atom:
             return cursor, cursor + 1, place
     return -1, cursor, place
@@ -58,6 +65,7 @@ def evaluate_csr(
     roots,
     atom_start,
     order,
+    root_child,
     child_start,
     child_node,
     child_atom,
@@ -68,11 +76,14 @@ def evaluate_csr(
     out_indices,
     out_indptr,
 ):
-    """CSR features of CSR rows; returns the entries written, or -1 if the arrays are too small."""
+    """CSR features of CSR rows; returns the entries written, or -1 if the arrays are too small.
+
+    root_child[atom] is the node of the path that consists of this atom, or -1.
+    """
     n_atoms = len(order)
     atom_value = np.zeros(n_atoms, dtype=data.dtype)
     atom_place = np.zeros(n_atoms, dtype=np.int64)
-    active = np.empty(n_atoms, dtype=np.int64)
+    active = np.empty(n_atoms, dtype=np.int32)
     nodes = np.empty(max_depth + 1, dtype=np.int64)
     cursors = np.empty(max_depth + 1, dtype=np.int64)
     places = np.empty(max_depth + 1, dtype=np.int64)
@@ -83,6 +94,12 @@ def evaluate_csr(
         out_indptr[row + 1] = written
         if roots[row] == 0.0:  # the features underflow here, whatever their atoms
             continue
+        if columns[0] >= 0:
+            if written == len(out_data):
+                return -1
+            out_data[written] = roots[row] * weight[0]
+            out_indices[written] = columns[0]
+            written += 1
         start, stop = indptr[row], indptr[row + 1]
         count = activate_atoms(
             data[start:stop],
@@ -94,36 +111,42 @@ def evaluate_csr(
             atom_value,
             atom_place,
         )
-        level = 0
-        nodes[0], products[0] = 0, roots[row]
-        cursors[0], places[0] = child_start[0], 0
-        entering = True
-        while level >= 0:
-            node = nodes[level]
-            if entering and columns[node] >= 0:
-                if written == len(out_data):
-                    return -1
-                out_data[written] = products[level] * weight[node]
-                out_indices[written] = columns[node]
-                written += 1
-            found, cursors[level], places[level] = next_child(
-                cursors[level],
-                child_start[node + 1],
-                places[level],
-                count,
-                child_atom,
-                active,
-                atom_value,
-            )
-            entering = found >= 0
-            if entering:
-                atom, child = child_atom[found], child_node[found]
-                products[level + 1] = products[level] * atom_value[atom]
-                level += 1
-                nodes[level], cursors[level] = child, child_start[child]
-                places[level] = atom_place[atom] + 1
-            else:
-                level -= 1
+        for first in range(count):
+            if root_child[active[first]] < 0:
+                continue
+            level = 1
+            nodes[1] = root_child[active[first]]
+            products[1] = roots[row] * atom_value[active[first]]
+            cursors[1], places[1] = child_start[nodes[1]], first + 1
+            entering = True
+            while level > 0:
+                node = nodes[level]
+                if entering and columns[node] >= 0:
+                    if written == len(out_data):
+                        return -1
+                    out_data[written] = products[level] * weight[node]
+                    out_indices[written] = columns[node]
+                    written += 1
+                found = np.int64(-1)
+                if cursors[level] < child_start[node + 1]:
+                    found, cursors[level], places[level] = next_child(
+                        cursors[level],
+                        child_start[node + 1],
+                        places[level],
+                        count,
+                        child_atom,
+                        active,
+                        atom_value,
+                    )
+                entering = found >= 0
+                if entering:
+                    atom, child = child_atom[found], child_node[found]
+                    products[level + 1] = products[level] * atom_value[atom]
+                    level += 1
+                    nodes[level], cursors[level] = child, child_start[child]
+                    places[level] = atom_place[atom] + 1
+                else:
+                    level -= 1
         for k in range(count):
             atom_value[active[k]] = 0.0
         out_indptr[row + 1] = written

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._validation import FLOATS, canonical_csr, check_positive
-from kernelsieve.features import FeatureMap, FourierFeatures
+from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.models._linear import accumulate, solve_ridge
 
 
@@ -21,7 +21,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : FeatureMap, default FourierFeatures()
+    features : FeatureMap, default AdaptiveFeatures()
         The map that stands for the kernel.
     alpha : float, default 1.0
         Added to the diagonal of the kernel matrix, as in scikit-learn's ``KernelRidge``: the
@@ -44,9 +44,9 @@ class KernelRidge(RegressorMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.preprocessing import scale
-    >>> from kernelsieve import FourierFeatures, KernelRidge
+    >>> from kernelsieve import AdaptiveFeatures, KernelRidge
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = KernelRidge(FourierFeatures(200, gamma=0.01, random_state=0), alpha=0.1)
+    >>> model = KernelRidge(AdaptiveFeatures(100, gamma=0.01, random_state=0), alpha=0.1)
     >>> bool(model.fit(scale(X), y).score(scale(X), y) > 0.5)
     True
     """
@@ -107,7 +107,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         return self
 
     def _fresh_features(self, alpha: float) -> FeatureMap:
-        features = FourierFeatures() if self.features is None else clone(self.features)
+        features = AdaptiveFeatures() if self.features is None else clone(self.features)
         if features.get_params(deep=False).get("alpha", alpha) is None:
             features.set_params(alpha=alpha)
         return features

@@ -67,8 +67,14 @@ def statistical_dimension(gram: NDArray[np.float64], lambda_: float) -> float:
 
 
 def lambda_for_dimension(gram: NDArray[np.float64], dimension: float) -> float:
-    """The lambda at which the statistical dimension is about ``dimension`` (bisection)."""
+    """The lambda at which the statistical dimension is about ``dimension`` (bisection).
+
+    So few rows cannot show a dimension near their number: it is held to a quarter of it.
+    """
     trace = float(np.trace(gram))
+    dimension = min(dimension, len(gram) / 4)
+    if not trace > 0:
+        return 1.0
     low, high = 1e-12 * trace, trace / max(dimension, 1e-3)  # s_lambda <= tr(K) / lambda
     for _ in range(12):
         middle = float(np.sqrt(low * high))

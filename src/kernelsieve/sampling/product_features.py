@@ -127,6 +127,7 @@ class ProductFeatures:
                 roots,
                 ranges,
                 trie.atom_orders,
+                trie.root_child,
                 child_start,
                 child_node,
                 child_atom,

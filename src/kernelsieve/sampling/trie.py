@@ -54,6 +54,14 @@ class Trie:
         child_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return child_start, child_node, self.atom[child_node]
 
+    @cached_property
+    def root_child(self) -> NDArray[np.int64]:
+        """The node of the path that consists of one atom, by atom; -1 where there is none."""
+        nodes = np.flatnonzero(self.depth == 1)
+        root_child = np.full(len(self.atom_orders), -1, dtype=np.int64)
+        root_child[self.atom[nodes]] = nodes
+        return root_child
+
     def _parents(self) -> NDArray[np.int64]:
         parent = np.full(len(self.depth), -1, dtype=np.int64)
         nodes = np.arange(len(self.depth))
