@@ -238,6 +238,23 @@ def mixture(n_rows: int, seed: int = 0, n_columns: int = 8, n_clusters: int = 5)
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
+def smooth_rows(n_rows: int, n_columns: int) -> Array:
+    """Standardised float32 rows with a decaying spectrum (1 / k), as images and sensors have."""
+    rng = np.random.default_rng(0)
+    directions, _ = np.linalg.qr(rng.standard_normal((n_columns, n_columns)))
+    scales = 1.0 / np.arange(1, n_columns + 1)
+    X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
+    X = X @ (scales[:, None] * directions.T).astype(np.float32)
+    return X / X.std(axis=0)
+
+
+def tfidf(n_rows: int | None = None, n_columns: int | None = None) -> Any:
+    """IMDB's tf-idf in float32, shuffled (the file is sorted by class): rows of length 1."""
+    X, _ = standardised("imdb")
+    order = np.random.default_rng(0).permutation(X.shape[0])[:n_rows]
+    return X.astype(np.float32)[order][:, :n_columns]
+
+
 def alpha_for_dimension(K: Array, dimension: float) -> float:
     """The alpha at which K's statistical dimension is ``dimension``."""
     eigenvalues = np.clip(np.linalg.eigvalsh(K), 0.0, None)
@@ -253,6 +270,12 @@ def frobenius_error(K: Array, Z: Any) -> float:
     product = Z.astype(np.float64) @ Z.T.astype(np.float64)
     product = product.toarray() if sp.issparse(product) else product
     return float(np.linalg.norm(K - product) / np.linalg.norm(K))
+
+
+def space_of(features: Any) -> str:
+    """The basis and rotation that one of our maps chose; nothing for a peer."""
+    basis = {"monomial": "monom.", "mercer": "mercer"}.get(getattr(features, "basis_", ""), "")
+    return basis + "+pca" if getattr(features, "rotate_", False) else basis
 
 
 def fit_transform(features: Any, X: Any, *y: Any) -> Any:
@@ -292,15 +315,13 @@ def race(
 
 def memory_bandwidth(shape: tuple[int, ...], dtype: Any, repetitions: int) -> dict[str, float]:
     """Seconds to fill a fresh array (page faults) and to copy a warm one: the references."""
-    size = np.zeros(shape, dtype=dtype)
-    source = np.ones_like(size)
-    np.copyto(size, source)
-    return {
-        "fill a fresh array": min(seconds(lambda: np.full(shape, 1.0, dtype=dtype))
-                                  for _ in range(repetitions)),
-        "copy a warm array": min(seconds(lambda: np.copyto(size, source))
-                                 for _ in range(repetitions)),
+    source, target = np.ones(shape, dtype=dtype), np.zeros(shape, dtype=dtype)
+    calls = {
+        "fill fresh": lambda _: np.full(shape, 1.0, dtype=dtype),
+        "copy warm": lambda _: np.copyto(target, source),
     }
+    np.copyto(target, source)
+    return race(calls, None, repetitions, warm_up=False)
 
 
 # --- memory --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from _common import (
     frobenius_error,
     median_gamma,
     parser,
+    space_of,
     standardised,
     subsample,
     tuned,
@@ -35,8 +36,8 @@ TARGET = 0.5
 def kernels(X: Array, everything: Array, y: Array, threads: int) -> dict[str, Kernel]:
     """The kernels to approximate, by name."""
     gaussians = {
-        "Gaussian, median": Gaussian(median_gamma(X)),
-        "Gaussian, tuned": Gaussian(tuned(everything, y, threads)[0]),
+        "gauss median": Gaussian(median_gamma(X)),
+        "gauss tuned": Gaussian(tuned(everything, y, threads)[0]),
     }
     gamma = 1.0 / X.shape[1]
     return gaussians | {f"poly {p}": Polynomial(p, gamma=gamma, coef0=1.0) for p in DEGREES}
@@ -66,9 +67,14 @@ def measure(report: Report, data: str, name: str, kernel: Kernel, X: Array, s: i
         for method, features in maps.items():
             Z = fit_transform(features, X)
             report.record(
-                data=data, kernel=name, s=s, method=method, seed=seed, error=frobenius_error(K, Z),
-                components=Z.shape[1], basis=getattr(features, "basis_", None),
-                rotate=getattr(features, "rotate_", None),
+                data=data,
+                kernel=name,
+                s=s,
+                method=method,
+                seed=seed,
+                error=frobenius_error(K, Z),
+                components=Z.shape[1],
+                space=space_of(features),
             )
 
 
@@ -78,8 +84,8 @@ def judge(report: Report, data: str, name: str, s: int) -> list[Any]:
     ratios = {method: mean[method] / mean["peer"] for method in OURS}
     for method, ratio in ratios.items():
         report.check(f"{data}, {name}, {s}: {method} / peer", ratio, TARGET)
-    (adaptive,) = {r["basis"] for r in report.select(method="adaptive", seed=0, **where)}
-    return [name, s, *mean.values(), *ratios.values(), adaptive]
+    space = report.select(method="adaptive", seed=0, **where)[0]["space"]
+    return [name, s, *mean.values(), *ratios.values(), space]
 
 
 def main() -> None:
@@ -102,7 +108,7 @@ def main() -> None:
                     rows.append(judge(report, data, name, s))
             report.table(
                 f"{data}: relative kernel error, mean of {args.seeds} seeds, and ratios",
-                ("kernel", "s", "adapt.", "r.norm", "peer", "a/peer", "r/peer", "basis"),
+                ("kernel", "s", "adapt.", "r.norm", "peer", "a/peer", "r/peer", "space"),
                 rows,
             )
         worst = np.max([check["reached"] for check in report.checks])

@@ -25,8 +25,8 @@ from _common import (
     peak_memory,
     race,
     size_of,
-    standardised,
     stored,
+    tfidf,
 )
 from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch
 
@@ -40,13 +40,6 @@ MEMORY = 3.0
 UNSEEN = 2_000
 OUR_NAME = "RowNormFeatures"
 PEERS = ("PolynomialCountSketch", "Nystroem")
-
-
-def tfidf(n_rows: int | None) -> Any:
-    """Shuffled rows (the file is sorted by class) in float32."""
-    X, _ = standardised("imdb")
-    order = np.random.default_rng(0).permutation(X.shape[0])[:n_rows]
-    return X.astype(np.float32)[order]
 
 
 def row_norm(s: int, coef0: float, threads: int) -> RowNormFeatures:
@@ -105,12 +98,17 @@ def main() -> None:
     arguments.add_argument("--coef0", type=float, default=1.0)
     arguments.add_argument("--repetitions", type=int, default=3)
     args = arguments.parse_args()
-    X = tfidf(4_000 if args.quick else None)
+    X = tfidf(4_000, 4_000) if args.quick else tfidf()
     ours, theirs = (1_000, 100) if args.quick else (20_000, 2_000)
     with Report("sparse_speed", args) as report:
         report.set(
-            "polynomial, degree 2", gamma=GAMMA, coef0=args.coef0, n=X.shape[0], d=X.shape[1],
-            nnz=X.nnz, dtype=str(X.dtype),
+            "polynomial, degree 2",
+            gamma=GAMMA,
+            coef0=args.coef0,
+            n=X.shape[0],
+            d=X.shape[1],
+            nnz=X.nnz,
+            dtype=str(X.dtype),
         )
         features = row_norm(ours, args.coef0, report.threads)
         work = partial(embed, ours, args.coef0, report.threads)

@@ -21,6 +21,7 @@ from _common import (
     fit_transform,
     gamma_at_radius,
     parser,
+    space_of,
     standardised,
     subsample,
     tuned,
@@ -31,9 +32,9 @@ from kernelsieve import FourierFeatures
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.kernels import Gaussian
+from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.space import MonomialSpace
-from kernelsieve.sampling.frame import Frame
 
 DIMENSION = 20.0
 BATCH = 16_384  # of draws of which leverage sampling accepts some
@@ -101,9 +102,7 @@ class PaperSampling:
                 yield Phi[:, m] / np.sqrt(kept[m] / self.alpha / self.dimension)
 
 
-def measure(
-    report: Report, name: str, mode: str, X: Array, gamma: float, s: int
-) -> None:
+def measure(report: Report, name: str, mode: str, X: Array, gamma: float, s: int) -> None:
     K = Gaussian(gamma)(X)
     alpha = alpha_for_dimension(K, DIMENSION)
     radius = 2.0 * gamma * float(X.var(axis=0).sum())
@@ -122,11 +121,19 @@ def measure(
         calls["i.i.d. leverage"] = partial(paper.leverage, s, seed)
         for method, features_of in calls.items():
             result = spectral_epsilon(K, features_of(), alpha)
-            fitted = maps.get(method)
             report.record(
-                data=name, mode=mode, gamma=gamma, radius=radius, alpha=alpha, s=s, method=method,
-                seed=seed, epsilon=result.epsilon, lower=result.lower, upper=result.upper,
-                basis=getattr(fitted, "basis_", None), rotate=getattr(fitted, "rotate_", None),
+                data=name,
+                mode=mode,
+                gamma=gamma,
+                radius=radius,
+                alpha=alpha,
+                s=s,
+                method=method,
+                seed=seed,
+                epsilon=result.epsilon,
+                lower=result.lower,
+                upper=result.upper,
+                space=space_of(maps.get(method)),
             )
 
 
