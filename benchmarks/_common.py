@@ -188,6 +188,8 @@ def processor() -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return "-"
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
 

@@ -86,9 +86,9 @@ def models(problem: Problem, s: int, seed: int, threads: int) -> dict[str, Any]:
     options = {"kernel": kernel, "random_state": seed, "n_jobs": threads}
     maps = {
         "adaptive": AdaptiveFeatures(s, **options),
-        "adaptive, no target": AdaptiveFeatures(s, target_share=0.0, **options),
+        "adaptive, no y": AdaptiveFeatures(s, target_share=0.0, **options),
         "row norm": RowNormFeatures(s, **options),
-        "row norm, monomial": RowNormFeatures(s, basis="monomial", rotate=False, **options),
+        "row norm, mon.": RowNormFeatures(s, basis="monomial", rotate=False, **options),
     }
     if isinstance(kernel, Gaussian):
         maps["Fourier"] = FourierFeatures(s, **options)

@@ -1,4 +1,4 @@
-"""Claim: a smaller spectral epsilon than Fourier, uniform Nystrom and the paper's i.i.d. estimators.
+"""Claim: a smaller spectral epsilon than Fourier, uniform Nystrom and the paper's estimators.
 
 2,000 rows of wine, insurance and forest, alpha with s_alpha = 20, s = 10 s_alpha = 200. Once at the
 gamma with mean |x'|^2 = 2 gamma mean |x - mu|^2 = 0.2, once at the cross-validated gamma.

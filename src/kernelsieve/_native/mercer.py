@@ -156,36 +156,87 @@ def next_excited(log_ground, row, start, threshold):
 
 
 @native
-def draw_mercer(
-    cumulative, offsets, log_ground, rows, words, rng, hashes, ends, coordinates, orders
-):
-    """An order for each coordinate of each row, independently: e_k(x_i)^2 is a distribution.
+def chances_of_more(squares, offsets, chances):
+    """chances[row, i, r] = probability that the orders of coordinates i, i + 1, ... reach r in all.
 
-    cumulative[row, offsets[i] : offsets[i + 1]] are the running sums of e_k^2 of coordinate i.
-    Returns the number of atoms written, negated if the arrays were too small.
+    squares[row, offsets[i] : offsets[i + 1]] are the probabilities of the orders of coordinate i.
+    Every term is positive, so small chances are as exact as large ones.
     """
-    d = log_ground.shape[1] - 1
+    n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
+    for row in range(n_rows):
+        chances[row, d, 0] = 1.0
+        chances[row, d, 1:] = 0.0
+        for i in range(d - 1, -1, -1):
+            chances[row, i, 0] = 1.0
+            for r in range(1, lowest + 1):
+                total = 0.0
+                for k in range(offsets[i + 1] - offsets[i]):
+                    total += squares[row, offsets[i] + k] * chances[row, i + 1, max(0, r - k)]
+                chances[row, i, r] = total
+
+
+@native
+def draw_needed(squares, offsets, chances, row, i, needed, uniform):
+    """The order of coordinate i, given that the orders from i on reach ``needed`` in all."""
+    target = uniform * chances[row, i, needed]
+    reached = 0.0
+    last = 0
+    for k in range(offsets[i + 1] - offsets[i]):
+        weight = squares[row, offsets[i] + k] * chances[row, i + 1, max(0, needed - k)]
+        if weight > 0.0:
+            last = k
+            reached += weight
+            if reached >= target:
+                break
+    return last
+
+
+@native
+def draw_free(squares, offsets, row, i, uniform):
+    """The order >= 1 of coordinate i, which has left the ground state."""
+    ground = squares[row, offsets[i]]
+    target = ground + uniform * (1.0 - ground)
+    order = 1
+    reached = ground + squares[row, offsets[i] + 1]
+    while reached < target and offsets[i] + order + 1 < offsets[i + 1]:
+        order += 1
+        reached += squares[row, offsets[i] + order]
+    return order
+
+
+@native
+def draw_mercer(
+    squares, offsets, log_ground, chances, rows, words, rng, hashes, ends, coordinates, orders
+):
+    """An order for each coordinate of each row, given that they reach the lowest degree in all.
+
+    The orders of a coordinate have the probabilities e_k(x_i)^2. Returns the number of atoms
+    written, negated if the arrays were too small.
+    """
+    d, lowest = log_ground.shape[1] - 1, chances.shape[2] - 1
     atoms = 0
     for k in range(len(rows)):
         row = rows[k]
         if atoms + d > len(coordinates):
             return -(atoms + d)
         word = np.uint64(0)
-        i = next_excited(log_ground, row, 0, np.log(rng.random()))
+        needed = lowest
+        i = 0
         while i < d:
-            ground = cumulative[row, offsets[i]]
-            target = ground + rng.random() * (1.0 - ground)
-            order = 1
-            last = offsets[i + 1] - offsets[i] - 1
-            while order < last and cumulative[row, offsets[i] + order] < target:
-                order += 1
-            word += np.uint64(order) * words[i]
-            coordinates[atoms] = i
-            orders[atoms] = order
-            atoms += 1
-            if i + 1 == d:
-                break
-            i = next_excited(log_ground, row, i + 1, np.log(rng.random()))
+            if needed > 0:
+                order = draw_needed(squares, offsets, chances, row, i, needed, rng.random())
+            else:
+                i = next_excited(log_ground, row, i, np.log(rng.random()))
+                if i == d:
+                    break
+                order = draw_free(squares, offsets, row, i, rng.random())
+            if order > 0:
+                word += np.uint64(order) * words[i]
+                coordinates[atoms] = i
+                orders[atoms] = order
+                atoms += 1
+                needed = max(0, needed - order)
+            i += 1
         hashes[k] = word
         ends[k] = atoms
     return atoms

@@ -138,7 +138,7 @@ def evaluate_csr(
                         active,
                         atom_value,
                     )
-                entering = found >= 0
+                entering = bool(found >= 0)
                 if entering:
                     atom, child = child_atom[found], child_node[found]
                     products[level + 1] = products[level] * atom_value[atom]

@@ -21,7 +21,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KernelCenterer
 
-from kernelsieve import FourierFeatures, KernelRidge
+from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, RowNormFeatures
+from kernelsieve.features import FeatureMap
 
 EXACT_MAX_ROWS = 5_000
 
@@ -104,19 +105,31 @@ def _exact(settings: Settings) -> Any:
     return ExactKernelRidge(gamma=settings.gamma, alpha=settings.alpha)
 
 
-def _fourier(settings: Settings, **options: Any) -> Any:
-    features = FourierFeatures(
-        settings.n_components,
+def _ours(features: type[FeatureMap], settings: Settings, **options: Any) -> Any:
+    fresh = features(
+        n_components=settings.n_components,
         gamma=settings.gamma,
         random_state=settings.seed,
         n_jobs=settings.n_threads,
         **options,
     )
-    return KernelRidge(features, alpha=settings.alpha, n_jobs=settings.n_threads)
+    return KernelRidge(fresh, alpha=settings.alpha, n_jobs=settings.n_threads)
+
+
+def _adaptive(settings: Settings) -> Any:
+    return _ours(AdaptiveFeatures, settings)
+
+
+def _row_norm(settings: Settings) -> Any:
+    return _ours(RowNormFeatures, settings)
+
+
+def _fourier(settings: Settings) -> Any:
+    return _ours(FourierFeatures, settings)
 
 
 def _fourier_orthogonal(settings: Settings) -> Any:
-    return _fourier(settings, orthogonal=True)
+    return _ours(FourierFeatures, settings, orthogonal=True)
 
 
 def _sklearn(transformer: type, settings: Settings) -> Any:
@@ -143,6 +156,8 @@ _ROWS = (
         has_features=False,
         max_rows=EXACT_MAX_ROWS,
     ),
+    Method("adaptive", "features chosen by leverage, target and norm", _adaptive),
+    Method("row-norm", "features sampled by their norm", _row_norm),
     Method("fourier", "random Fourier features", _fourier),
     Method("fourier-orthogonal", "Fourier features in orthogonal blocks", _fourier_orthogonal),
     Method("sklearn-rbfsampler", "scikit-learn's RBFSampler and Ridge", _rbfsampler),

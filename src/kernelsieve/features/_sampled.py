@@ -25,6 +25,9 @@ from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 TRIAL_ROWS = 2048
+# A rotation must hold this much more of the trace: columns have names, and targets that depend on
+# few of them or on their products are lost on principal components.
+ROTATION_HANDICAP = 0.005
 TRIAL_COMPONENTS = 1000
 HELD_OUT_ROWS = 1500
 LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal directions
@@ -139,6 +142,7 @@ class SampledFeatures(FeatureMap):
             size = min(self._trial_components(), TRIAL_COMPONENTS)
             traces = [
                 self._space(trial_rows, basis, rotate, seed).captured_trace(size, seed, self.n_jobs)
+                - rotate * ROTATION_HANDICAP
                 for basis, rotate in candidates
             ]
             candidates = [candidates[int(np.argmax(traces))]]

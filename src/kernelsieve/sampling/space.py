@@ -25,6 +25,7 @@ from kernelsieve.sampling.row_norm import RowNormProposal
 PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them all
 PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
 MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
+MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
 SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
 
 
@@ -43,8 +44,12 @@ class Space(ABC):
         """The row-norm distribution of the features of degree >= lowest."""
 
     @abstractmethod
-    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
-        """Low degrees that fit the budget, the first degree left to draw, and whether none is."""
+    def all_features(self, budget: int) -> Multisets | None:
+        """Every feature that is not zero, if they are at most ``budget``."""
+
+    @abstractmethod
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        """The low degrees that fit the budget, and the first degree left to draw."""
 
     def draw(
         self, n_components: int, horizon: float, seed: int, n_jobs: int | None, budget: int
@@ -53,11 +58,11 @@ class Space(ABC):
 
         ``budget`` bounds how many of them the whole degrees may take.
         """
-        whole, lowest, complete = self.whole_degrees(n_components)
-        if not complete:
-            whole, lowest, _ = self.whole_degrees(budget)
-        if complete:
-            return self.features(whole, np.ones(len(whole))), np.ones(len(whole))
+        everything = self.all_features(n_components)
+        if everything is not None:
+            ones = np.ones(len(everything))
+            return self.features(everything, ones), ones
+        whole, lowest = self.whole_degrees(budget)
         proposal = self.proposal(lowest)
         drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
         features = self.features(
@@ -98,25 +103,27 @@ class MonomialSpace(Space):
             self.series, self.frame, self.rows, lowest, self.frame.spread, SPREAD_SHARE
         )
 
-    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
-        degrees = np.flatnonzero(self.series.log_coefficients > -np.inf).tolist()
-        fitting: list[int] = []
-        total = 0
-        for degree in degrees:
-            total += count_of_degree(len(self.live), degree)
-            if total > budget:
+    def all_features(self, budget: int) -> Multisets | None:
+        degrees = self._degrees()
+        if sum(count_of_degree(len(self.live), w) for w in degrees) <= budget:
+            return all_of_degrees(self.live, degrees)
+        return self._all_nonzero(budget) if self.sparse else None
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        fitting = []
+        for degree in self._degrees():
+            budget -= count_of_degree(len(self.live), degree)
+            if budget < 0:
                 break
             fitting.append(degree)
-        complete = len(fitting) == len(degrees)
-        if not complete and self.sparse:
-            nonzero = self._all_nonzero(budget)
-            if nonzero is not None:
-                return nonzero, self.series.degree + 1, True
-        lowest = self.series.degree + 1 if complete else degrees[len(fitting)]
-        return all_of_degrees(self.live, fitting), lowest, complete
+        return all_of_degrees(self.live, fitting), self._degrees()[len(fitting)]
+
+    def _degrees(self) -> list[int]:
+        """The degrees that the series has."""
+        return [int(w) for w in np.flatnonzero(self.series.log_coefficients > -np.inf)]
 
     def _all_nonzero(self, budget: int) -> Multisets | None:
-        """Every feature that is nonzero on some sparse row, if they are at most ``budget``."""
+        """The same, looking at the rows: on sparse ones most products are zero."""
         wanted = self.series.log_coefficients > -np.inf
         widest = int(np.diff(self.rows.indptr).max(initial=0))
         each = sum(count_of_degree(widest, int(w)) for w in np.flatnonzero(wanted))
@@ -160,11 +167,23 @@ class MercerSpace(Space):
 
     def proposal(self, lowest: int) -> MercerProposal:
         share = 0.0 if len(self.rows) == self.n_rows else SPREAD_SHARE
-        return MercerProposal(self.basis, self.frame, self.rows, share)
+        return MercerProposal(self.basis, self.frame, self.rows, lowest, share)
 
-    def whole_degrees(self, budget: int) -> tuple[Multisets, int, bool]:
-        """None: the orders of a coordinate never end, and heavy features are drawn at once."""
-        return Multisets.from_tuples([]), 0, False
+    def all_features(self, budget: int) -> Multisets | None:
+        return None  # the orders never end
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        d = len(self.basis.bases)
+        lowest = 0
+        while lowest < MAX_WHOLE_ORDER:
+            budget -= count_of_degree(d, lowest)
+            if budget < 0:
+                break
+            lowest += 1
+        whole = all_of_degrees(np.arange(d), range(lowest))
+        kept = np.ones(len(whole), dtype=bool)
+        kept[whole.owners[whole.orders >= self.basis.n_orders[whole.coordinates]]] = False
+        return whole.take(np.flatnonzero(kept)), lowest
 
 
 def _ranges(
