@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -187,11 +188,11 @@ def processor() -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, float | np.floating):
+    if isinstance(value, (float, np.floating)):
         if np.isnan(value):
             return "-"
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
+    return f"{value:,}" if isinstance(value, (int, np.integer)) else str(value)
 
 
 def _plain(value: Any) -> Any:
@@ -311,7 +312,7 @@ def race(
     best = dict.fromkeys(calls, np.inf)
     for _ in range(repetitions):
         for name, call in calls.items():
-            best[name] = min(best[name], seconds(lambda call=call: call(X)))
+            best[name] = min(best[name], seconds(partial(call, X)))
     return best
 
 

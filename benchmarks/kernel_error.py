@@ -25,7 +25,7 @@ from _common import (
 )
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 
-from kernelsieve.kernels import Gaussian, Kernel, Polynomial
+from kernelsieve.kernels import Gaussian, Polynomial
 
 DATA = ("wine", "insurance", "forest", "uji")
 SIZES = (250, 1_000, 4_000)
@@ -33,17 +33,18 @@ DEGREES = (2, 3, 5)
 TARGET = 0.5
 
 
-def kernels(X: Array, everything: Array, y: Array, threads: int) -> dict[str, Kernel]:
+def kernels(X: Array, everything: Array, y: Array, threads: int) -> dict[str, Gaussian | Polynomial]:
     """The kernels to approximate, by name."""
     gaussians = {
         "gauss median": Gaussian(median_gamma(X)),
         "gauss tuned": Gaussian(tuned(everything, y, threads)[0]),
     }
     gamma = 1.0 / X.shape[1]
-    return gaussians | {f"poly {p}": Polynomial(p, gamma=gamma, coef0=1.0) for p in DEGREES}
+    polynomials = {f"poly {p}": Polynomial(p, gamma=gamma, coef0=1.0) for p in DEGREES}
+    return {**gaussians, **polynomials}
 
 
-def peer(kernel: Kernel, s: int, seed: int) -> Any:
+def peer(kernel: Gaussian | Polynomial, s: int, seed: int) -> Any:
     """scikit-learn's random features for this kernel."""
     if isinstance(kernel, Gaussian):
         return RBFSampler(gamma=kernel.gamma, n_components=s, random_state=seed)
@@ -56,7 +57,7 @@ def peer(kernel: Kernel, s: int, seed: int) -> Any:
     )
 
 
-def measure(report: Report, data: str, name: str, kernel: Kernel, X: Array, s: int) -> None:
+def measure(report: Report, data: str, name: str, kernel: Gaussian | Polynomial, X: Array, s: int) -> None:
     K = kernel(X)
     for seed in range(report.args.seeds):
         maps = {

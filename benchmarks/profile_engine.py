@@ -148,7 +148,7 @@ def throughput(report: Report, case: str, features: Any, X: Any, repetitions: in
 
 def cases(quick: bool, threads: int) -> Iterator[tuple[str, Any, Any, Any]]:
     """(name, unfitted map, X, y), one at a time: they are large."""
-    options = {"random_state": 0, "n_jobs": threads}
+    options: dict[str, Any] = {"random_state": 0, "n_jobs": threads}
     s, n_rows = (100, 5_000) if quick else (500, None)
     X, y = standardised("forest")
     X, y = X[:n_rows].astype(np.float32), y[:n_rows]
@@ -173,11 +173,11 @@ def main() -> None:
     with Report("profile_engine", args) as report:
         for case, features, X, y in cases(args.quick, report.threads):
             features.fit(X[:600], None if y is None else y[:600]).transform(X[:600])  # compiled
-            show(report, case, "fit", *profiled(lambda f=features, X=X, y=y: f.fit(X, y), FIT))
+            show(report, case, "fit", *profiled(functools.partial(features.fit, X, y), FIT))
             report.set(case, n=X.shape[0], s=features.n_components_, space=space_of(features))
             rows.append(throughput(report, case, features, X, args.repetitions))
             features.set_params(n_jobs=1)
-            transform = profiled(lambda f=features, X=X: f.transform(X), TRANSFORM)
+            transform = profiled(functools.partial(features.transform, X), TRANSFORM)
             show(report, case, "transform, one thread", *transform)
         columns = ("", "Z MB", "seconds", "GB/s", "fill GB/s", "copy GB/s", "of fill")
         report.table("transform against the memory (GB of Z per second)", columns, rows)

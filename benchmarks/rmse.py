@@ -32,7 +32,8 @@ from kernelsieve import (
     datasets,
 )
 from kernelsieve.bench.runner import scaler_for
-from kernelsieve.kernels import Gaussian, Kernel, Polynomial
+from kernelsieve.features import FeatureMap
+from kernelsieve.kernels import Gaussian, Polynomial
 
 PRODUCT_COLUMNS = 30
 TABLE = {  # the two-phase column of DESIGN 4.11
@@ -52,7 +53,7 @@ class Problem:
     """Data, a kernel for them, and alpha."""
 
     load: Callable[[int], tuple[Array, Array]]
-    kernel: Kernel
+    kernel: Gaussian | Polynomial
     alpha: float
 
 
@@ -83,8 +84,8 @@ PROBLEMS = {
 def models(problem: Problem, s: int, seed: int, threads: int) -> dict[str, Any]:
     """Unfitted regressors by name."""
     kernel, alpha = problem.kernel, problem.alpha
-    options = {"kernel": kernel, "random_state": seed, "n_jobs": threads}
-    maps = {
+    options: dict[str, Any] = {"kernel": kernel, "random_state": seed, "n_jobs": threads}
+    maps: dict[str, FeatureMap] = {
         "adaptive": AdaptiveFeatures(s, **options),
         "adaptive, no y": AdaptiveFeatures(s, target_share=0.0, **options),
         "row norm": RowNormFeatures(s, **options),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from _common import (
@@ -108,7 +109,7 @@ def measure(report: Report, name: str, mode: str, X: Array, gamma: float, s: int
     radius = 2.0 * gamma * float(X.var(axis=0).sum())
     report.set(f"{name}, {mode}", gamma=gamma, radius=radius, alpha=alpha, s=s)
     paper = PaperSampling(X, K, gamma, alpha, report.threads)
-    options = {"gamma": gamma, "n_jobs": report.threads}
+    options: dict[str, Any] = {"gamma": gamma, "n_jobs": report.threads}
     for seed in range(report.args.seeds):
         maps = {
             method: cls(s, alpha=alpha, random_state=seed, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelsieve._native._options import inlined, native
+from kernelsieve._native._options import native
 
 POINTS = 6  # of the interpolation polynomial
 
@@ -36,18 +36,6 @@ def all_damped_powers(points, out):
         damped_powers(points[b], out[b])
 
 
-@inlined
-def lagrange_weights(t, weights):
-    """Weights of the values at -2, -1, 0, 1, 2, 3 for the point t in [0, 1)."""
-    m2, m1, z, p1, p2, p3 = t + 2.0, t + 1.0, t, t - 1.0, t - 2.0, t - 3.0
-    weights[0] = m1 * z * p1 * p2 * p3 / -120.0
-    weights[1] = m2 * z * p1 * p2 * p3 / 24.0
-    weights[2] = m2 * m1 * p1 * p2 * p3 / -12.0
-    weights[3] = m2 * m1 * z * p2 * p3 / 12.0
-    weights[4] = m2 * m1 * z * p1 * p3 / -24.0
-    weights[5] = m2 * m1 * z * p1 * p2 / 120.0
-
-
 @native
 def exact_values(u, rotation, scratch, out):
     """out[k] = e_k(u) = sum_j rotation[j, k] b_j(u)."""
@@ -64,27 +52,43 @@ def tabulate(line, first, step, grid, rotation, out):
     """out[k, b] = e_k(line[b]): interpolated in the grid, exact where the line leaves it.
 
     grid : (n_cells, K), the values at first + cell * step; rotation : (J, K).
+    Weights of the six points around each value first, then the sums: both loops run in lanes.
     """
     n_cells, orders = grid.shape
-    weights = np.empty(POINTS)
+    size = len(line)
+    cells = np.empty(size, dtype=np.int64)
+    weights = np.empty((POINTS, size))
+    inverse = 1.0 / step
+    for b in range(size):
+        position = (np.float64(line[b]) - first) * inverse
+        inside = min(max(position, 2.0), n_cells - 4.0)
+        cell = np.int64(inside)
+        cells[b] = cell - 2
+        z = inside - cell
+        m2, m1, p1, p2, p3 = z + 2.0, z + 1.0, z - 1.0, z - 2.0, z - 3.0
+        weights[0, b] = m1 * z * p1 * p2 * p3 * (-1.0 / 120.0)
+        weights[1, b] = m2 * z * p1 * p2 * p3 * (1.0 / 24.0)
+        weights[2, b] = m2 * m1 * p1 * p2 * p3 * (-1.0 / 12.0)
+        weights[3, b] = m2 * m1 * z * p2 * p3 * (1.0 / 12.0)
+        weights[4, b] = m2 * m1 * z * p1 * p3 * (-1.0 / 24.0)
+        weights[5, b] = m2 * m1 * z * p1 * p2 * (1.0 / 120.0)
+    for k in range(orders):
+        for b in range(size):
+            cell = cells[b]
+            out[k, b] = (
+                weights[0, b] * grid[cell, k]
+                + weights[1, b] * grid[cell + 1, k]
+                + weights[2, b] * grid[cell + 2, k]
+                + weights[3, b] * grid[cell + 3, k]
+                + weights[4, b] * grid[cell + 4, k]
+                + weights[5, b] * grid[cell + 5, k]
+            )
     scratch = np.empty(rotation.shape[0])
     values = np.empty(orders)
-    for b in range(len(line)):
-        position = (line[b] - first) / step
-        if position >= 2.0 and position < n_cells - 4.0:
-            cell = int(position)
-            lagrange_weights(position - cell, weights)
-            for k in range(orders):
-                out[k, b] = (
-                    weights[0] * grid[cell - 2, k]
-                    + weights[1] * grid[cell - 1, k]
-                    + weights[2] * grid[cell, k]
-                    + weights[3] * grid[cell + 1, k]
-                    + weights[4] * grid[cell + 2, k]
-                    + weights[5] * grid[cell + 3, k]
-                )
-        else:
-            exact_values(line[b], rotation, scratch, values)
+    for b in range(size):
+        position = (np.float64(line[b]) - first) * inverse
+        if position < 2.0 or position > n_cells - 4.0:
+            exact_values(np.float64(line[b]), rotation, scratch, values)
             for k in range(orders):
                 out[k, b] = values[k]
 

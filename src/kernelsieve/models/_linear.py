@@ -24,14 +24,14 @@ class NormalEquations:
 
     Attributes
     ----------
-    gram : ndarray of shape (s, s), Z^T Z
+    upper : ndarray of shape (s, s), the upper triangle of Z^T Z
     moment : ndarray of shape (s, n_outputs), Z^T y
     feature_sum : ndarray of shape (s,)
     target_sum : ndarray of shape (n_outputs,)
     n_rows : int
     """
 
-    gram: NDArray[np.float64]
+    upper: NDArray[np.float64]
     moment: NDArray[np.float64]
     feature_sum: NDArray[np.float64]
     target_sum: NDArray[np.float64]
@@ -49,17 +49,21 @@ class NormalEquations:
         )
 
     def __iadd__(self, other: NormalEquations) -> NormalEquations:
-        self.gram += other.gram
+        self.upper += other.upper
         self.moment += other.moment
         self.feature_sum += other.feature_sum
         self.target_sum += other.target_sum
         self.n_rows += other.n_rows
         return self
 
+    def gram(self) -> NDArray[np.float64]:
+        """Z^T Z, both triangles."""
+        return self.upper + np.triu(self.upper, 1).T
+
     def centred(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gram and moment of the centred features and targets (of the intercept's problem)."""
         mean = self.feature_sum / self.n_rows
-        gram = self.gram - np.outer(mean, self.feature_sum)
+        gram = self.gram() - np.outer(mean, self.feature_sum)
         return gram, self.moment - np.outer(mean, self.target_sum)
 
 
@@ -88,24 +92,17 @@ def accumulate(
 
 def _block_sums(Z: Any, y: NDArray[np.float64], single: bool) -> NormalEquations:
     if sp.issparse(Z):
-        gram = (Z.T @ Z).toarray().astype(np.float64)
-        Z_sum = np.asarray(Z.sum(axis=0, dtype=np.float64)).ravel()
-        return NormalEquations(gram, Z.T @ y, Z_sum, y.sum(axis=0), len(y))
+        upper = np.triu((Z.T @ Z).toarray()).astype(np.float64)
+        feature_sum = np.asarray(Z.sum(axis=0, dtype=np.float64)).ravel()
+        return NormalEquations(upper, Z.T @ y, feature_sum, y.sum(axis=0), len(y))
     feature_sum = Z.sum(axis=0, dtype=np.float64)
+    # The symmetric product is half the work; the transpose of a C array needs no copy.
     if single:
-        gram = _gram(ssyrk, Z).astype(np.float64)
-        moment = (Z.T @ y.astype(np.float32)).astype(np.float64)
+        upper, moment = ssyrk(1.0, Z.T), Z.T @ y.astype(np.float32)
     else:
         Z = Z.astype(np.float64, copy=False)
-        gram, moment = _gram(dsyrk, Z), Z.T @ y
-    return NormalEquations(gram, moment, feature_sum, y.sum(axis=0), len(y))
-
-
-def _gram(syrk: Any, Z: NDArray[Any]) -> NDArray[Any]:
-    """Z^T Z by the symmetric product, half the work of the general one."""
-    upper = syrk(1.0, Z.T)  # the transpose of a C array is a Fortran one: no copy
-    lower = np.triu(upper, 1).T
-    return upper + lower
+        upper, moment = dsyrk(1.0, Z.T), Z.T @ y
+    return NormalEquations(upper, moment, feature_sum, y.sum(axis=0), len(y))
 
 
 def _float32_products_suffice(features: FeatureMap, X: Any, alpha: float) -> bool:
@@ -130,7 +127,7 @@ def solve_ridge(
     if fit_intercept:
         gram, moment = equations.centred()
     else:
-        gram, moment = equations.gram, equations.moment
+        gram, moment = equations.gram(), equations.moment
     factor, _ = regularised_cholesky(gram, alpha)
     coefficients = cho_solve((factor, True), moment)
     if not fit_intercept:

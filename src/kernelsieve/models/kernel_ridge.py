@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._validation import FLOATS, canonical_csr, check_positive
+from kernelsieve._validation import FLOATS, canonical_csr, check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.models._linear import accumulate, solve_ridge
 
@@ -27,8 +27,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         Added to the diagonal of the kernel matrix, as in scikit-learn's ``KernelRidge``: the
         paper's lambda. A map with ``alpha=None`` takes this one.
     fit_intercept : bool, default True
-    block_rows : int, default 4096
-        Rows whose features are held at a time, per thread.
+    block_rows : int, default None
+        Rows whose features are held at a time, per thread; None takes up to 4096.
     n_jobs : int, default all cores
     verbose : int, default 0
         1 shows a progress bar.
@@ -57,7 +57,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         *,
         alpha: float = 1.0,
         fit_intercept: bool = True,
-        block_rows: int = 4096,
+        block_rows: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -97,7 +97,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             X,
             y.reshape(len(y), -1),
             alpha=alpha,
-            block_rows=self.block_rows,
+            block_rows=self._rows_per_block(X.shape[0]),
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
@@ -112,6 +112,12 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             features.set_params(alpha=alpha)
         return features
 
+    def _rows_per_block(self, n_rows: int) -> int:
+        """Enough blocks for several threads; a function of the shape only, and so are the bits."""
+        if self.block_rows is None:
+            return int(np.clip(n_rows // 8, 256, 4096))
+        return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicted targets, of shape (n,) or (n, n_outputs)."""
         check_is_fitted(self)
@@ -122,7 +128,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         def block(rows: slice) -> NDArray[Any]:
             return self.features_._transform_block(X[rows]) @ coefficients
 
-        parts = map_row_blocks(block, X.shape[0], self.block_rows, self.n_jobs)
+        size = self._rows_per_block(X.shape[0])
+        parts = map_row_blocks(block, X.shape[0], size, self.n_jobs)
         return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
 
     def __sklearn_tags__(self) -> Any:

@@ -1,0 +1,389 @@
+"""The Mercer basis: complete, orthonormal, tabulated exactly, drawn by its row norms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from scipy import stats
+from test_sampling import DRAWS, assert_drawn_from, multisets_of
+
+from kernelsieve import RowNormFeatures
+from kernelsieve._native.mercer import damped_powers
+from kernelsieve.kernels import Gaussian
+from kernelsieve.sampling import space
+from kernelsieve.sampling.frame import Frame
+from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sampling.mercer_basis import CoordinateBasis, MercerBasis, adapted_basis
+from kernelsieve.sampling.mercer_proposal import MercerProposal
+from kernelsieve.sampling.multisets import Multisets
+from kernelsieve.sampling.product_features import ProductFeatures
+from kernelsieve.sampling.space import MercerSpace
+
+Array = Any
+
+LINES: dict[str, Callable[[np.random.Generator], Array]] = {
+    "normal": lambda rng: rng.normal(size=500),
+    "narrow": lambda rng: 0.01 * rng.normal(size=500),
+    "wide": lambda rng: 3.0 * rng.normal(size=500),
+    "uniform": lambda rng: rng.uniform(-4, 1, size=500),
+    "heavy tails": lambda rng: np.clip(rng.standard_t(2, size=500), -12, 12),
+    "skew": lambda rng: rng.exponential(size=500),
+    "two values": lambda rng: rng.choice([-1.0, 2.0], size=500),
+    "one value": lambda rng: np.full(500, 0.7),
+    "zero": lambda rng: np.zeros(500),
+    "one outlier": lambda rng: np.append(0.2 * rng.normal(size=499), 15.0),
+}
+
+
+def line_and_basis(name: str) -> tuple[Array, CoordinateBasis]:
+    line = LINES[name](np.random.default_rng(0))
+    return line, adapted_basis(line, float(line.min()), float(line.max()))
+
+
+def enough_orders(u: Array) -> int:
+    """Beyond these orders the damped powers of u are below 1e-15: a Poisson tail."""
+    largest = float(np.abs(u).max())
+    return math.ceil(largest**2 + 9.0 * largest + 40.0)
+
+
+# --- one coordinate ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("u", [0.0, 0.3, -2.0, 12.0, -34.9, 35.1, -40.0])
+def test_damped_powers(u: float) -> None:
+    """exp(-u^2 / 2) u^j / sqrt(j!) from logarithms, on both sides of the underflow at 35."""
+    damped_powers(u, out := np.empty(2200))
+    j = np.arange(2200)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = j * np.log(abs(u)) - 0.5 * np.array([math.lgamma(k + 1) for k in j]) - 0.5 * u * u
+    expected = np.exp(np.where(j == 0, -0.5 * u * u, logs)) * np.where(u < 0, (-1.0) ** j, 1.0)
+    np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-15)
+    assert (out**2).sum() == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_squares_sum_to_one(name: str) -> None:
+    """On the values that the basis was made for, on new ones, and at 12 standard deviations."""
+    line, basis = line_and_basis(name)
+    new = np.random.default_rng(1).uniform(line.min() - 1, line.max() + 1, size=50)
+    far = line.mean() + line.std() * np.array([-12.0, 12.0])
+    for u in (line[:100], new, far, np.array([-40.0, 38.0])):
+        squares = basis.values(u, enough_orders(u)) ** 2
+        np.testing.assert_allclose(squares.sum(axis=0), 1.0, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_products_sum_to_the_kernel(name: str) -> None:
+    """sum_k e_k(u) e_k(v) = exp(-(u - v)^2 / 2) for any real u and v."""
+    line, basis = line_and_basis(name)
+    u = np.concatenate([line[:20], [-14.0, -3.0, 0.0, 5.0, 13.0]])
+    values = basis.values(u, enough_orders(u))
+    K = np.exp(-0.5 * (u[:, None] - u) ** 2)
+    np.testing.assert_allclose(values.T @ values, K, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_rotation_is_orthogonal_and_diagonalises(name: str) -> None:
+    line, basis = line_and_basis(name)
+    U = basis.rotation
+    np.testing.assert_allclose(U.T @ U, np.eye(len(U)), atol=1e-12)
+    assert (np.diff(basis.masses) <= 1e-15).all(), "heaviest first"
+    assert basis.masses.sum() == pytest.approx(1.0, abs=1e-10)
+    # Means over the line itself, which the basis knows as a histogram of 256 cells (its two ends
+    # count once more): half a cell and two rows of 500 are the difference.
+    ends = np.concatenate([line, [line.min(), line.max()]])
+    values = basis.values(ends, 8)
+    moments = values @ values.T / len(ends)
+    half_cell = (line.max() - line.min()) / 512
+    np.testing.assert_allclose(moments, np.diag(basis.masses[:8]), atol=half_cell + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["normal", "wide", "uniform", "skew"])
+def test_the_adapted_basis_is_more_concentrated_than_powers(name: str) -> None:
+    """Of all orthonormal bases the first k eigenfunctions hold most of the trace."""
+    line, basis = line_and_basis(name)
+    powers = np.empty((len(line), 60))
+    for u, row in zip(line, powers, strict=True):
+        damped_powers(u, row)
+    heaviest = np.sort((powers**2).mean(axis=0))[::-1]
+    assert (np.cumsum(basis.masses[:10]) >= np.cumsum(heaviest[:10]) - 0.01).all()
+    assert basis.masses[0] > heaviest[0]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_ground_state_is_positive_where_the_data_is(name: str) -> None:
+    line, basis = line_and_basis(name)
+    near = line[np.abs(line - np.median(line)) <= 3 * line.std() + 1e-9]
+    assert (basis.values(near, 1)[0] > 0).all()
+
+
+def test_signs_are_fixed() -> None:
+    line, basis = line_and_basis("normal")
+    shuffled = np.random.default_rng(5).permutation(line)
+    again = adapted_basis(shuffled, float(line.min()), float(line.max()))
+    # Eigenvectors of the first, well separated masses: the same, not their negatives.
+    np.testing.assert_allclose(again.rotation[:, :5], basis.rotation[:, :5], atol=1e-8)
+
+
+def test_too_far_for_the_basis() -> None:
+    with pytest.raises(ValueError, match=r"reaches 100\b.*gamma"):
+        adapted_basis(np.array([0.0, 100.0]), 0.0, 100.0)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", LINES)
+def test_the_table_equals_the_exact_values(name: str, dtype: type) -> None:
+    """Inside the grid by interpolation, outside of it by the formula, without a seam."""
+    line, basis = line_and_basis(name)
+    low, high = line.min(), line.max()
+    tables = MercerBasis.adapted(line[:, None], np.array([low]), np.array([high]), 1e-9)
+    u = np.concatenate(
+        [
+            line,
+            np.linspace(low - 1.0, high + 1.0, 301),
+            low + np.array([-0.26, -0.25, -0.24, -0.22, 0.0]),
+            high + np.array([0.0, 0.24, 0.25, 0.26, 0.34, 0.36]),
+            [-30.0, 30.0],
+        ]
+    ).astype(dtype)
+    squares = tables.squares(0, u)
+    exact = basis.values(u.astype(np.float64), int(tables.n_orders[0])) ** 2
+    np.testing.assert_allclose(squares, exact, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-12])
+@pytest.mark.parametrize("name", LINES)
+def test_orders_are_kept_until_the_share_is_left(name: str, tol: float) -> None:
+    line, basis = line_and_basis(name)
+    bounds = np.array([line.min()]), np.array([line.max()])
+    k = int(MercerBasis.adapted(line[:, None], *bounds, tol).n_orders[0])
+    assert 1 - basis.masses[:k].sum() <= tol + 1e-15
+    assert k == 1 or 1 - basis.masses[: k - 1].sum() > tol - 1e-15
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def all_products(n_orders: Array) -> Multisets:
+    """Every product of the orders in use, as a multiset."""
+    orders = itertools.product(*(range(k) for k in n_orders))
+    return Multisets.from_tuples(
+        [tuple(i for i, k in enumerate(m) for _ in range(k)) for m in orders]
+    )
+
+
+def evaluated(features: ProductFeatures, X: Array) -> Array:
+    features.fill(X, out := np.empty((len(X), len(features)), dtype=X.dtype))
+    return out
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("center", [False, True])
+def test_all_products_reproduce_the_kernel(center: bool, rotate: bool) -> None:
+    """In two dimensions, with every order: on the data, and on new points within its range."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2)) @ np.array([[1.0, 0.7], [0.0, 0.5]]) + 0.5
+    frame = Frame.of_gaussian(0.6, X, center)
+    frame = frame.rotated(X, 0) if rotate else frame
+    points = frame.points(X)
+    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 0.0)
+    full = MercerBasis(basis.bases, np.array([len(b.rotation) for b in basis.bases]))
+    products = all_products(full.n_orders)
+    features = ProductFeatures(frame, full, products, np.ones(len(products)), sparse=False)
+    weights = rng.dirichlet(np.ones(40), size=30)
+    for rows in (X, weights @ X):  # convex combinations stay within the range
+        Z = evaluated(features, rows)
+        K = oracles.gram(oracles.gaussian, rows, gamma=0.6)
+        np.testing.assert_allclose(Z @ Z.T, K, atol=1e-8)
+
+
+def test_products_are_products_of_the_values() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(37, 3))
+    frame = Frame.of_gaussian(0.4, X, True)
+    points = frame.points(X)
+    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 1e-6)
+    tuples = [(), (0,), (0, 0, 1), (1, 1, 1, 2), (2, 2), (0, 1, 2)]
+    features = ProductFeatures(
+        frame, basis, Multisets.from_tuples(tuples), np.ones(6), sparse=False
+    )
+    lines = [basis.bases[i].values(points[:, i], 4) for i in range(3)]
+    expected = [math.prod(lines[i][m.count(i)] for i in range(3)) for m in tuples]
+    expected = np.array(expected)[features.trie.order].T
+    np.testing.assert_allclose(evaluated(features, X), expected, atol=1e-9)
+    np.testing.assert_allclose(features.squared_norms(X, 1), (expected**2).sum(axis=0), atol=1e-8)
+    np.testing.assert_allclose(features.project(X, np.eye(37), 1), expected.T, atol=1e-9)
+
+
+# --- draws ---------------------------------------------------------------------------------------
+
+
+def small_basis(tol: float = 1e-9) -> tuple[Array, Frame, MercerBasis]:
+    X = np.array([[0.2, -0.4, 1.0], [0.9, 0.1, 0.3], [-1.2, 0.5, 0.0], [0.0, 0.0, -0.8]])
+    frame = Frame.of_gaussian(0.5, X, False)
+    points = frame.points(X)
+    return X, frame, MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), tol)
+
+
+def exact_distribution(
+    basis: MercerBasis, points: Array, lowest: int, share: float
+) -> dict[tuple[int, ...], float]:
+    """By enumeration: a row by its mass above the lowest order, then independent orders."""
+    laws = []
+    for x in points:
+        law = [basis.bases[i].values(x[i : i + 1], basis.n_orders[i])[:, 0] ** 2 for i in range(3)]
+        laws.append([p / p.sum() for p in law])
+    floor = MercerProposal.FLOOR
+    marginal = [b.masses[:k] / b.masses[:k].sum() for b, k in zip(basis.bases, basis.n_orders)]
+    marginal = [(1 - floor) * p + floor / len(p) for p in marginal]
+    orders = [m for m in itertools.product(*map(range, basis.n_orders)) if sum(m) >= lowest]
+
+    def product(law: list[Array]) -> Array:
+        return np.array([math.prod(law[i][k] for i, k in enumerate(m)) for m in orders])
+
+    of_rows, of_marginals = sum(product(law) for law in laws), product(marginal)
+    P = (1 - share) * of_rows / of_rows.sum() + share * of_marginals / of_marginals.sum()
+    names = [tuple(i for i, k in enumerate(m) for _ in range(k)) for m in orders]
+    return dict(zip(names, P.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("lowest", [0, 1, 3])
+def test_draws_follow_the_row_norm(lowest: int, share: float) -> None:
+    X, frame, basis = small_basis()
+    P = exact_distribution(basis, frame.points(X), lowest, share)
+    proposal = MercerProposal(basis, frame, X, lowest, share)
+    draws = proposal.draw(DRAWS, np.random.default_rng(0))
+    assert_drawn_from(multisets_of(draws), P)
+    pairs = set(zip(draws[0].tolist(), multisets_of(draws), strict=True))
+    assert len(pairs) == len({h for h, _ in pairs}) == len({m for _, m in pairs})
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("lowest", [0, 1, 3])
+def test_probabilities_are_those_of_the_draws(lowest: int, share: float) -> None:
+    X, frame, basis = small_basis()
+    P = exact_distribution(basis, frame.points(X), lowest, share)
+    features = ProductFeatures(
+        frame, basis, Multisets.from_tuples(list(P)), np.ones(len(P)), sparse=False
+    )
+    computed = MercerProposal(basis, frame, X, lowest, share).probabilities(features, 1)
+    expected = np.array(list(P.values()))[features.trie.order]
+    np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-9)
+    assert computed.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_draws_over_many_columns() -> None:
+    """200 columns: about 50 atoms a draw, where room is made for 8; orders by coordinate."""
+    X = np.random.default_rng(0).normal(size=(1, 200))
+    X = np.concatenate([X, -X])
+    frame = Frame.of_gaussian(0.3, X, False)
+    points = frame.points(X)
+    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 1e-6)
+    draws = MercerProposal(basis, frame, X, 0).draw(3000, np.random.default_rng(0))
+    assert len(draws[2]) > 8 * 3000
+    multisets = Multisets(*draws[1:])
+    drawn = np.zeros((3000, 200), dtype=int)
+    drawn[multisets.owners, multisets.coordinates] = multisets.orders
+    excited = (drawn > 0).mean(axis=0)
+    # Both rows have the same squares: e_k is even or odd on a symmetric pair.
+    p = np.array([1 - basis.squares(i, points[:1, i].copy())[0, 0] for i in range(200)])
+    z = (excited - p) / np.sqrt(p * (1 - p) / 3000 + 1e-12)
+    assert np.abs(z).max() < 5
+    assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-5
+
+
+# --- spaces and maps -----------------------------------------------------------------------------
+
+
+def held_share(mercer: MercerSpace, X: Array) -> Array:
+    """prod_i sum_k e_k(x_i)^2 over the orders kept: what all product features say of k(x, x)."""
+    points = np.ascontiguousarray(mercer.frame.points(X).T)
+    shares = [mercer.basis.squares(i, line).sum(axis=0) for i, line in enumerate(points)]
+    return np.prod(shares, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rotate", [False, True])
+def test_the_orders_kept_serve_every_row(
+    rotate: bool, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also an outlier that is not among the proposal rows: its features are not lost."""
+    monkeypatch.setattr(space, "PROPOSAL_ROWS", 30)
+    X = np.random.default_rng(0).normal(size=(60, 2)).astype(dtype)
+    for seed in range(5):
+        others = np.setdiff1d(np.arange(60), keyed_rows(60, 30, seed, "proposal"))
+        X[others[0]] = [6.0, 7.0]
+        frame = Frame.of_gaussian(0.5, X, True)
+        frame = frame.rotated(X, seed) if rotate else frame
+        shares = held_share(MercerSpace(frame, X, 1e-6, seed), X)
+        worst = int(shares.argmin())
+        assert shares[worst] > 1 - 1e-3, (
+            f"row {worst}, at {X[worst]}, keeps {shares[worst]:.1e} of its k(x, x) = 1"
+        )
+        X[others[0]] = 0.0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rotate", [False, True])
+def test_far_outside_the_training_range(rotate: bool, dtype: type) -> None:
+    """|phi_m(x)| <= 1 for every x, so no feature may exceed its weight."""
+    X = np.random.default_rng(0).normal(size=(100, 3)).astype(dtype)
+    features = RowNormFeatures(60, basis="mercer", rotate=rotate, random_state=0).fit(X)
+    near = np.random.default_rng(1).normal(size=(20, 3))
+    for scale in (1.0, 12.0, 40.0, 1e3, 1e6, 1e15):
+        Z = features.transform((scale * near).astype(dtype))
+        assert np.isfinite(Z).all(), f"not finite at {scale:g} standard deviations"
+        assert (np.abs(Z) <= features.weights_ * (1 + 1e-5)).all()
+        assert ((Z**2).sum(axis=1) <= (features.weights_**2).max() * (1 + 1e-5)).all()
+    assert np.abs(features.transform((1e6 * near).astype(dtype))).max() < 1e-20
+
+
+def test_outliers_within_reach_are_fitted() -> None:
+    """No Taylor series, so |x'|^2 = 300 in one row is no error, and its diagonal is kept."""
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    X[7] = [12.0, 12.5]
+    features = RowNormFeatures(
+        400, kernel=Gaussian(0.5), basis="mercer", rotate=False, random_state=0
+    )
+    Z = features.fit_transform(X)
+    np.testing.assert_allclose((Z**2).sum(axis=1), 1.0, atol=0.05)
+
+
+def test_many_columns_at_a_large_radius() -> None:
+    """The product of 2,000 ground states underflows; the features may not become NaN."""
+    X = np.random.default_rng(0).normal(size=(10, 2000))
+    features = RowNormFeatures(
+        20, kernel=Gaussian(5.0), basis="mercer", rotate=False, random_state=0
+    )
+    Z = features.fit_transform(X)
+    assert np.isfinite(features.weights_).all()
+    assert np.isfinite(Z).all()
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.linspace(-1, 1, 30)[:, None],
+        1e-4 * np.random.default_rng(0).normal(size=(30, 3)),
+        np.full((10, 3), 2.5),
+        np.repeat([[0.0, 1.0], [1.0, 0.0]], 5, axis=0),
+    ],
+    ids=["one column", "a tiny radius", "constant", "two points"],
+)
+def test_fewer_products_than_asked_for(X: Array) -> None:
+    """When the orders kept are few, all products are there, each once, and K is exact."""
+    features = RowNormFeatures(300, kernel=Gaussian(0.5), basis="mercer", rotate=False)
+    Z = features.set_params(random_state=0).fit_transform(X)
+    assert len(set(features.monomials_)) == features.n_components_ <= 300
+    K = oracles.gram(oracles.gaussian, X, gamma=0.5)
+    np.testing.assert_allclose(Z @ Z.T, K, atol=2e-3)
