@@ -189,9 +189,10 @@ def processor() -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
-        if np.isnan(value):
+        number = float(value)
+        if np.isnan(number):
             return "-"
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}"
     return f"{value:,}" if isinstance(value, (int, np.integer)) else str(value)
 
 
@@ -233,8 +234,9 @@ def median_gamma(X: Array) -> float:
 def mixture(n_rows: int, seed: int = 0, n_columns: int = 8, n_clusters: int = 5) -> Array:
     """Standardised rows of a mixture of correlated normals."""
     rng = np.random.default_rng(seed)
-    centres = 1.5 * rng.standard_normal((n_clusters, n_columns))
-    shapes = rng.standard_normal((n_clusters, n_columns, n_columns)) / np.sqrt(n_columns)
+    centres = rng.standard_normal((n_clusters, n_columns))
+    shapes = rng.standard_normal((n_clusters, n_columns, n_columns))
+    shapes /= np.arange(1, n_columns + 1)  # a few directions hold most of each cluster
     cluster = rng.integers(n_clusters, size=n_rows)
     noise = rng.standard_normal((n_rows, n_columns))
     X = centres[cluster] + np.einsum("nij,nj->ni", shapes[cluster], noise)
@@ -266,6 +268,12 @@ def alpha_for_dimension(K: Array, dimension: float) -> float:
         return float(np.sum(eigenvalues / (eigenvalues + np.exp(log_alpha)))) - dimension
 
     return float(np.exp(brentq(excess, np.log(1e-14 * eigenvalues[-1]), np.log(eigenvalues.sum()))))
+
+
+def best_rank_error(K: Array, s: int) -> float:
+    """The relative Frobenius error of the best matrix of rank s: nothing of s columns has less."""
+    squares = np.sort(np.square(np.linalg.eigvalsh(K)))
+    return float(np.sqrt(squares[:-s].sum() / squares.sum()))
 
 
 def frobenius_error(K: Array, Z: Any) -> float:

@@ -33,7 +33,9 @@ DEGREES = (2, 3, 5)
 TARGET = 0.5
 
 
-def kernels(X: Array, everything: Array, y: Array, threads: int) -> dict[str, Gaussian | Polynomial]:
+def kernels(
+    X: Array, everything: Array, y: Array, threads: int
+) -> dict[str, Gaussian | Polynomial]:
     """The kernels to approximate, by name."""
     gaussians = {
         "gauss median": Gaussian(median_gamma(X)),
@@ -57,7 +59,9 @@ def peer(kernel: Gaussian | Polynomial, s: int, seed: int) -> Any:
     )
 
 
-def measure(report: Report, data: str, name: str, kernel: Gaussian | Polynomial, X: Array, s: int) -> None:
+def measure(
+    report: Report, data: str, name: str, kernel: Gaussian | Polynomial, X: Array, s: int
+) -> None:
     K = kernel(X)
     for seed in range(report.args.seeds):
         maps = {

@@ -4,7 +4,8 @@
 gamma with mean |x'|^2 = 2 gamma mean |x - mu|^2 = 0.2, once at the cross-validated gamma.
 
 The paper's estimators draw s features with replacement, columns phi_m / sqrt(s P_m), by exact row
-norms or exact ridge leverage scores: what its sketches only approximate.
+norms or exact ridge leverage scores: what its sketches only approximate. The floor is the epsilon
+that no s columns can beat.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ def measure(report: Report, name: str, mode: str, X: Array, gamma: float, s: int
     K = Gaussian(gamma)(X)
     alpha = alpha_for_dimension(K, DIMENSION)
     radius = 2.0 * gamma * float(X.var(axis=0).sum())
-    report.set(f"{name}, {mode}", gamma=gamma, radius=radius, alpha=alpha, s=s)
+    # In a direction that Z misses, K + alpha I is at least l_(s+1) / alpha above Z Z^T + alpha I.
+    floor = float(np.linalg.eigvalsh(K)[-s - 1]) / alpha
+    report.set(f"{name}, {mode}", gamma=gamma, radius=radius, alpha=alpha, s=s, floor=floor)
     paper = PaperSampling(X, K, gamma, alpha, report.threads)
     options: dict[str, Any] = {"gamma": gamma, "n_jobs": report.threads}
     for seed in range(report.args.seeds):

@@ -100,8 +100,8 @@ class SampledFeatures(FeatureMap):
         return size
 
     def _hold_out(self, X: Any, seed: int) -> None:
-        """Keep a few rows that no choice looks at (where there are enough rows)."""
-        self._held_out = X[keyed_rows(X.shape[0], HELD_OUT_ROWS, seed, "held out")]
+        """Keep a few rows that are no anchors (where there are enough), to judge the choice on."""
+        self._held_out = X[keyed_rows(X.shape[0], HELD_OUT_ROWS, seed, "anchors")]
         self._held_out_alpha = self._alpha * self._held_out.shape[0] / X.shape[0]
         self.__dict__.pop("spectral_epsilon_", None)
         self.__dict__.pop("statistical_dimension_", None)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._random import stream
 from kernelsieve._validation import check_choice
-from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
 from kernelsieve.sampling.anchors import (
     Anchors,
     lambda_for_dimension,
@@ -118,12 +118,12 @@ class AdaptiveFeatures(SampledFeatures):
         self, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
     ) -> Anchors:
         """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
-        rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors")
+        rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors", skip=HELD_OUT_ROWS)
         share = len(rows) / X.shape[0]
         few = rows[keyed_rows(len(rows), DIMENSION_ROWS, seed, "dimension")]
         gram = self.kernel_(X[few], n_jobs=self.n_jobs).astype(np.float64)
         shrink = len(few) / X.shape[0]
-        smallest = lambda_for_dimension(gram, n_components / 4) / shrink
+        smallest = lambda_for_dimension(gram, n_components / 4, stream(seed, "probes")) / shrink
         return make_anchors(
             self.kernel_,
             X[rows],

@@ -16,6 +16,8 @@ from scipy.linalg import solve_triangular
 from kernelsieve._linalg import regularised_cholesky
 from kernelsieve.kernels import Kernel
 
+N_PROBES = 16
+
 
 @dataclass(frozen=True)
 class Anchors:
@@ -59,29 +61,32 @@ def make_anchors(
     return Anchors(rows, leverage_vectors, target_vectors, total)
 
 
-def statistical_dimension(gram: NDArray[np.float64], lambda_: float) -> float:
-    """n - lambda tr (K + lambda I)^-1, by Cholesky."""
-    factor, shift = regularised_cholesky(gram, lambda_)
-    inverse = solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
-    return len(gram) - shift * float(np.sum(inverse**2))
-
-
-def lambda_for_dimension(gram: NDArray[np.float64], dimension: float) -> float:
+def lambda_for_dimension(
+    gram: NDArray[np.float64], dimension: float, rng: np.random.Generator
+) -> float:
     """The lambda at which the statistical dimension is about ``dimension`` (bisection).
 
     So few rows cannot show a dimension near their number: it is held to a quarter of it.
     """
     trace = float(np.trace(gram))
-    dimension = min(dimension, len(gram) / 4)
     if not trace > 0:
         return 1.0
-    low, high = 1e-12 * trace, trace / max(dimension, 1e-3)  # s_lambda <= tr(K) / lambda
-    for _ in range(12):
+    dimension = min(dimension, len(gram) / 4)
+    probes = rng.choice([-1.0, 1.0], size=(len(gram), N_PROBES))
+    low, high = 1e-12 * trace, trace / dimension  # s_lambda <= tr(K) / lambda
+    while high / low > 1.5:
         middle = float(np.sqrt(low * high))
-        if high / low < 1.5:
-            break
-        if statistical_dimension(gram, middle) > dimension:
+        if _estimated_dimension(gram, middle, probes) > dimension:
             low = middle
         else:
             high = middle
     return float(np.sqrt(low * high))
+
+
+def _estimated_dimension(
+    gram: NDArray[np.float64], lambda_: float, probes: NDArray[np.float64]
+) -> float:
+    """n - lambda tr (K + lambda I)^-1, the trace by Hutchinson's estimator."""
+    factor, shift = regularised_cholesky(gram, lambda_)
+    halves = solve_triangular(factor, probes, lower=True, check_finite=False)
+    return len(gram) - shift * float(np.sum(halves**2)) / probes.shape[1]

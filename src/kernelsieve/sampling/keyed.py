@@ -8,12 +8,17 @@ from numpy.typing import NDArray
 from kernelsieve._random import key_word
 
 
-def keyed_rows(n_rows: int, size: int, seed: int, key: str) -> NDArray[np.int64]:
-    """``size`` rows without replacement: those with the smallest keyed hashes, in rising order."""
+def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> NDArray[np.int64]:
+    """``size`` rows without replacement: those with the smallest keyed hashes, in rising order.
+
+    ``skip`` passes over as many before them (if there are so many), so that two choices under one
+    key have no row in common.
+    """
     if size >= n_rows:
         return np.arange(n_rows)
+    skip = min(skip, n_rows - size)
     hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
-    return np.sort(np.argpartition(hashes, size)[:size])
+    return np.sort(np.argsort(hashes, kind="stable")[skip : skip + size])
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
