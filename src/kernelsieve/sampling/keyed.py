@@ -18,7 +18,8 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
     hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
-    return np.sort(np.argsort(hashes, kind="stable")[skip : skip + size])
+    smallest = np.argpartition(hashes, skip + size - 1)[: skip + size]
+    return np.sort(smallest[np.argsort(hashes[smallest])][skip:])
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
