@@ -377,10 +377,10 @@ def test_outliers_within_reach_are_fitted() -> None:
 
 def test_an_outlier_in_many_columns() -> None:
     """The product of 60 ground states underflows in row 3; no weight may become infinite."""
-    X = 0.5 * np.random.default_rng(0).normal(size=(60, 60))
+    X = 0.5 * np.random.default_rng(0).normal(size=(20, 60))
     X[3] = 6.0
     features = RowNormFeatures(
-        40, kernel=Gaussian(0.5), basis="mercer", rotate=False, random_state=0
+        200, kernel=Gaussian(0.5), basis="mercer", rotate=False, random_state=0
     )
     Z = features.fit_transform(X)
     assert np.isfinite(features.weights_).all()
