@@ -123,9 +123,9 @@ class Report:
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; the first column is text, the others are numbers."""
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", collapse_padding=True)
         for i, column in enumerate(columns):
-            table.add_column(column, justify="right" if i else "left")
+            table.add_column(column, justify="right" if i else "left", no_wrap=True)
         for row in rows:
             table.add_row(*map(_cell, row))
         self.console.print(table)
@@ -192,6 +192,8 @@ def _cell(value: Any) -> str:
         number = float(value)
         if np.isnan(number):
             return "-"
+        if 0 < abs(number) < 1e-3:
+            return f"{number:.1e}"
         return f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}"
     return f"{value:,}" if isinstance(value, (int, np.integer)) else str(value)
 
@@ -254,10 +256,16 @@ def smooth_rows(n_rows: int, n_columns: int) -> Array:
 
 
 def tfidf(n_rows: int | None = None, n_columns: int | None = None) -> Any:
-    """IMDB's tf-idf in float32, shuffled (the file is sorted by class): rows of length 1."""
+    """IMDB's tf-idf in float32, shuffled (the file is sorted by class): rows of length 1.
+
+    ``n_columns`` keeps only the most frequent words.
+    """
     X, _ = standardised("imdb")
     order = np.random.default_rng(0).permutation(X.shape[0])[:n_rows]
-    return X.astype(np.float32)[order][:, :n_columns]
+    X = X.astype(np.float32)[order]
+    if n_columns is None:
+        return X
+    return X[:, np.argsort(-np.bincount(X.indices, minlength=X.shape[1]))[:n_columns]]
 
 
 def alpha_for_dimension(K: Array, dimension: float) -> float:

@@ -64,7 +64,6 @@ class PaperSampling:
         series = Gaussian(gamma).series(X, 1e-6 * alpha)
         self.space = MonomialSpace(series, Frame.of_series(series, X), X, seed=0)
         self.proposal = self.space.proposal(lowest=0)
-        self.trace = float(np.trace(K))
         eigenvalues, vectors = np.linalg.eigh(K)
         shrinkage = eigenvalues / (eigenvalues + alpha)
         self.dimension = float(shrinkage.sum())
