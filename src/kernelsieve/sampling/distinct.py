@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,26 @@ class Proposal(Protocol):
 
     def draw(self, size: int, rng: np.random.Generator) -> Draws:
         """``size`` draws as (hashes, ends, coordinates, orders)."""
+
+
+def write_draws(
+    size: int, rng: np.random.Generator, write: Callable[..., int], longest: int
+) -> Draws:
+    """The draws that ``write(rng, hashes, ends, coordinates, orders)`` makes.
+
+    A native kernel returns the atoms written, or a negative number where its arrays were too small
+    for ``size`` draws of at most ``longest`` atoms: then it gets larger ones.
+    """
+    hashes, ends = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
+    atoms = 8 * size + longest
+    state = rng.bit_generator.state
+    while True:
+        rng.bit_generator.state = state  # a second try must repeat the same draws
+        coordinates, orders = np.empty(atoms, dtype=np.int64), np.empty(atoms, dtype=np.int64)
+        written = write(rng, hashes, ends, coordinates, orders)
+        if written >= 0:
+            return hashes, ends, coordinates[:written], orders[:written]
+        atoms *= 2
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from kernelsieve._moments import weighted_counts
 from kernelsieve._native.mercer import chances_of_more, draw_mercer
 from kernelsieve._native.row_norm import coordinate_words
-from kernelsieve.sampling.distinct import Draws
+from kernelsieve.sampling.distinct import Draws, write_draws
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.mercer_basis import MercerBasis
 from kernelsieve.sampling.product_features import ProductFeatures
@@ -68,29 +69,16 @@ class MercerProposal:
         rows = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
         rows = np.minimum(rows, n_rows - 1)
         rows[rng.random(size) < self.share] = n_rows
-        hashes, ends = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
-        atoms = 8 * size + self._log_ground.shape[1]
-        state = rng.bit_generator.state
-        while True:
-            rng.bit_generator.state = state  # a second try must repeat the same draws
-            coordinates = np.empty(atoms, dtype=np.int64)
-            orders = np.empty(atoms, dtype=np.int64)
-            written = draw_mercer(
-                self._squares,
-                self._offsets,
-                self._log_ground,
-                self._chances,
-                rows,
-                self._words,
-                rng,
-                hashes,
-                ends,
-                coordinates,
-                orders,
-            )
-            if written >= 0:
-                return hashes, ends, coordinates[:written], orders[:written]
-            atoms *= 2
+        write = partial(
+            draw_mercer,
+            self._squares,
+            self._offsets,
+            self._log_ground,
+            self._chances,
+            rows,
+            self._words,
+        )
+        return write_draws(size, rng, write, self._log_ground.shape[1])
 
     def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
         """P_m of unweighted ``features`` under one draw, by column."""

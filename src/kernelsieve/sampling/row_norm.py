@@ -6,6 +6,7 @@ a degree, then coordinates one by one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import gammaln, logsumexp
 from kernelsieve._moments import squared_norms
 from kernelsieve._native.row_norm import draw_monomials
 from kernelsieve._series import Series
-from kernelsieve.sampling.distinct import Draws
+from kernelsieve.sampling.distinct import Draws, write_draws
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.product_features import ProductFeatures
@@ -88,32 +89,19 @@ class RowNormProposal:
         cumulative = self._cumulative
         rows = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
         rows = np.minimum(rows, len(cumulative) - 1)
-        hashes, ends = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
-        atoms = 8 * size + self.series.degree
-        state = rng.bit_generator.state
-        while True:
-            rng.bit_generator.state = state  # a second try must repeat the same draws
-            coordinates = np.empty(atoms, dtype=np.int64)
-            orders = np.empty(atoms, dtype=np.int64)
-            written = draw_monomials(
-                self._data,
-                self._indices,
-                self._indptr,
-                rows,
-                self.log_radius,
-                self.log_mass,
-                self.log_amplitude,
-                self.series.log_coefficients,
-                self.lowest,
-                rng,
-                hashes,
-                ends,
-                coordinates,
-                orders,
-            )
-            if written >= 0:
-                return hashes, ends, coordinates[:written], orders[:written]
-            atoms *= 2
+        write = partial(
+            draw_monomials,
+            self._data,
+            self._indices,
+            self._indptr,
+            rows,
+            self.log_radius,
+            self.log_mass,
+            self.log_amplitude,
+            self.series.log_coefficients,
+            self.lowest,
+        )
+        return write_draws(size, rng, write, self.series.degree)
 
     def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
         """P_m of unweighted ``features`` under one draw, by column."""

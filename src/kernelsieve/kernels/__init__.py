@@ -1,0 +1,34 @@
+"""The kernel family: exact Gram matrices, and the Taylor series that the samplers work on.
+
+Examples
+--------
+>>> import numpy as np
+>>> from kernelsieve.kernels import Gaussian
+>>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+>>> Gaussian(gamma=0.5)(X).round(4)
+array([[1.    , 0.6065],
+       [0.6065, 1.    ]])
+"""
+
+from kernelsieve.kernels.base import Kernel, SeriesKernel
+from kernelsieve.kernels.distance import Gaussian, Laplacian, Matern
+from kernelsieve.kernels.dot_product import (
+    DotProduct,
+    Exponential,
+    InversePolynomial,
+    Polynomial,
+)
+from kernelsieve.kernels.resolve import resolve_kernel
+
+__all__ = [
+    "DotProduct",
+    "Exponential",
+    "Gaussian",
+    "InversePolynomial",
+    "Kernel",
+    "Laplacian",
+    "Matern",
+    "Polynomial",
+    "SeriesKernel",
+    "resolve_kernel",
+]

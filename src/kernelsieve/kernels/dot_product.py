@@ -1,0 +1,210 @@
+"""Kernels of the inner product of two points: f(<x, y>) with non-negative coefficients."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammainc, gammaln, logsumexp
+
+from kernelsieve._gram import fill_gram
+from kernelsieve._moments import squared_norms
+from kernelsieve._validation import check_count, check_points, check_positive
+from kernelsieve.kernels.base import SeriesKernel
+
+
+class _DotProductKernel(SeriesKernel):
+    """A function of <x, y>: one matrix product, then the function in place."""
+
+    @abstractmethod
+    def _of_product(self, product: NDArray[Any]) -> None:
+        """Replace <x, y> by k(x, y), in place."""
+
+    def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
+        self._check_radius(X, Y)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = fill_gram(X, Y, self._of_product, n_jobs)
+        return self._check_finite(gram)
+
+    def diag(self, X: Any) -> NDArray[Any]:
+        X = check_points(X)
+        self._check_radius(X, X)
+        values = squared_norms(X)
+        with np.errstate(over="ignore"):
+            self._of_product(values)
+        return self._check_finite(values.astype(X.dtype))
+
+    def _check_radius(self, X: Any, Y: Any) -> None:
+        """Refuse points where the kernel is not defined."""
+
+    def _check_finite(self, values: NDArray[Any]) -> NDArray[Any]:
+        if values.size and not np.isfinite([values.max(), values.min()]).all():
+            raise ValueError(
+                f"{self!r} overflows {values.dtype} on this data: scale X, or lower gamma"
+            )
+        return values
+
+
+@dataclass(frozen=True)
+class Polynomial(_DotProductKernel):
+    """k(x, y) = (gamma <x, y> + coef0)^degree; homogeneous when coef0 = 0."""
+
+    degree: int = 3
+    gamma: float = 1.0
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count(self.degree, "degree", "it is the power of the polynomial kernel")
+        check_positive(self.gamma, "gamma", "it scales the inner product")
+        if not (math.isfinite(self.coef0) and self.coef0 >= 0):
+            raise ValueError(
+                f"coef0={self.coef0!r} must be >= 0: otherwise the kernel is not positive definite"
+            )
+
+    def _of_product(self, product: NDArray[Any]) -> None:
+        product *= product.dtype.type(self.gamma)
+        product += product.dtype.type(self.coef0)
+        base = product.copy()
+        for _ in range(self.degree - 1):  # repeated products: numpy's integer power is slow
+            product *= base
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self.gamma)
+
+    @property
+    def _last_degree(self) -> int:
+        return self.degree
+
+    def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
+        w = np.arange(degree + 1)
+        p = float(self.degree)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_powers = np.where(w == self.degree, 0.0, (p - w) * np.log(self.coef0))
+        return gammaln(p + 1) - gammaln(w + 1.0) - gammaln(p - w + 1.0) + log_powers
+
+    def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
+        return _finite_log_tail(self._log_coefficients(self.degree), squared_radius, q)
+
+
+@dataclass(frozen=True)
+class Exponential(_DotProductKernel):
+    """k(x, y) = exp(gamma <x, y>)."""
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.gamma, "gamma", "it scales the inner product")
+
+    def _of_product(self, product: NDArray[Any]) -> None:
+        product *= product.dtype.type(self.gamma)
+        np.exp(product, out=product)
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self.gamma)
+
+    def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
+        return -gammaln(np.arange(degree + 1) + 1.0)
+
+    def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return squared_radius + np.log(gammainc(q + 1.0, squared_radius))
+
+
+@dataclass(frozen=True)
+class InversePolynomial(_DotProductKernel):
+    """k(x, y) = 1 / (shift - <x, y>), for points with |x|^2 < shift (the paper's example)."""
+
+    shift: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.shift, "shift", "the kernel is 1 / (shift - <x, y>)")
+
+    def _of_product(self, product: NDArray[Any]) -> None:
+        np.subtract(product.dtype.type(self.shift), product, out=product)
+        np.reciprocal(product, out=product)
+
+    def _check_radius(self, X: Any, Y: Any) -> None:
+        for points in (X,) if X is Y else (X, Y):
+            self._squared_radius(points, None)
+
+    def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
+        radii = squared_norms(X)
+        row = int(np.argmax(radii))
+        if radii[row] >= self.shift:
+            raise ValueError(
+                f"row {row} has |x|^2 = {radii[row]:.6g}, not below shift={self.shift!r}: the "
+                "series does not converge there; scale X or raise shift"
+            )
+        return radii
+
+    @property
+    def _scale(self) -> float:
+        return 1.0
+
+    def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
+        return np.arange(-1, -degree - 2, -1) * np.float64(math.log(self.shift))
+
+    def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
+        return (q + 1.0) * np.log(squared_radius / self.shift) - np.log(self.shift - squared_radius)
+
+
+@dataclass(frozen=True)
+class DotProduct(_DotProductKernel):
+    """k(x, y) = sum_w coefficients[w] <x, y>^w.
+
+    Examples
+    --------
+    >>> DotProduct([1.0, 0.0, 0.5])([[1.0, 2.0]])
+    array([[13.5]])
+    """
+
+    coefficients: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        coefficients = tuple(float(a) for a in self.coefficients)
+        object.__setattr__(self, "coefficients", coefficients)
+        if not any(coefficients):
+            raise ValueError("coefficients are all zero: the kernel would be zero everywhere")
+        for w, a in enumerate(coefficients):
+            if not (math.isfinite(a) and a >= 0):
+                raise ValueError(
+                    f"coefficients[{w}]={a!r} must be finite and >= 0: with a negative coefficient "
+                    "the kernel is not positive definite (Schoenberg)"
+                )
+
+    def _of_product(self, product: NDArray[Any]) -> None:
+        inner = product.copy()
+        product.fill(self.coefficients[-1])
+        for a in self.coefficients[-2::-1]:  # Horner
+            product *= inner
+            product += product.dtype.type(a)
+
+    @property
+    def _scale(self) -> float:
+        return 1.0
+
+    @property
+    def _last_degree(self) -> int:
+        return max(w for w, a in enumerate(self.coefficients) if a > 0)
+
+    def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return np.log(np.array(self.coefficients[: degree + 1]))
+
+    def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
+        return _finite_log_tail(self._log_coefficients(self._last_degree), squared_radius, q)
+
+
+def _finite_log_tail(
+    log_coefficients: NDArray[np.float64], squared_radius: NDArray[np.float64], q: int
+) -> NDArray[np.float64]:
+    if q + 1 >= len(log_coefficients):
+        return np.full(squared_radius.shape, -np.inf)
+    w = np.arange(q + 1, len(log_coefficients))
+    return np.asarray(logsumexp(log_coefficients[w] + w * np.log(squared_radius)[:, None], axis=1))

@@ -1,0 +1,87 @@
+"""From names and scikit-learn parameters to kernel objects."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelsieve._validation import check_choice, check_points, check_positive
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.distance import Gaussian, Laplacian, Matern
+from kernelsieve.kernels.dot_product import (
+    DotProduct,
+    Exponential,
+    InversePolynomial,
+    Polynomial,
+)
+
+NAMES = {
+    "gaussian": lambda gamma, degree, coef0: Gaussian(gamma),
+    "rbf": lambda gamma, degree, coef0: Gaussian(gamma),
+    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
+    "polynomial": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
+    "exponential": lambda gamma, degree, coef0: Exponential(gamma),
+    "inverse_polynomial": lambda gamma, degree, coef0: InversePolynomial(),
+    "linear": lambda gamma, degree, coef0: DotProduct((0.0, 1.0)),
+    "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
+    "matern": lambda gamma, degree, coef0: Matern(1.0 / math.sqrt(2.0 * gamma)),
+}
+
+
+def resolve_kernel(
+    kernel: Any, X: Any, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0
+) -> Kernel:
+    """The kernel object that a user's ``kernel``, ``gamma``, ``degree`` and ``coef0`` mean.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
+        "inverse_polynomial", "linear", "laplacian", "matern".
+    X : {array-like, CSR} of shape (n, d)
+        The data, which gamma="scale" looks at.
+    gamma : "scale", "auto" or float
+        "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn.
+
+    Examples
+    --------
+    >>> resolve_kernel("rbf", [[0.0, 2.0]], gamma="scale")
+    Gaussian(gamma=0.5)
+    """
+    if isinstance(kernel, Kernel):
+        if gamma != "scale":
+            raise ValueError(f"gamma={gamma!r} is given beside {kernel!r}: set it in the kernel")
+        return kernel
+    if not isinstance(kernel, str) or kernel not in NAMES:
+        raise ValueError(
+            f"kernel={kernel!r} is unknown: use one of {', '.join(sorted(NAMES))}, or an object "
+            "of kernelsieve.kernels"
+        )
+    return NAMES[kernel](_resolve_gamma(gamma, X), degree, coef0)
+
+
+def _resolve_gamma(gamma: Any, X: Any) -> float:
+    if isinstance(gamma, str):
+        check_choice(gamma, "gamma", ("scale", "auto"))
+        X = check_points(X)
+        variance = _variance(X) if gamma == "scale" else 1.0
+        scale = 1.0 / (X.shape[1] * variance) if variance > 0 else np.inf
+        return scale if math.isfinite(scale) else 1.0
+    if gamma is None:
+        return _resolve_gamma("auto", X)
+    return check_positive(gamma, "gamma", "it is the inverse square of a length; or use 'scale'")
+
+
+def _variance(X: Any) -> float:
+    size = X.shape[0] * X.shape[1]
+    mean = float(X.sum(dtype=np.float64)) / size
+    if sp.issparse(X):
+        squares = float(np.sum((X.data - mean) ** 2, dtype=np.float64))
+        variance = (squares + (size - X.nnz) * mean**2) / size
+    else:
+        variance = float(X.var(dtype=np.float64))
+    # Of a constant the rounding of its mean is left, which is no variance.
+    return variance if variance > (8.0 * np.finfo(np.float64).eps * mean) ** 2 else 0.0
