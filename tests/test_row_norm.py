@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,6 +48,25 @@ def make_small(monkeypatch: pytest.MonkeyPatch, max_draws: int = 20_000) -> None
     monkeypatch.setattr(adaptive, "DIMENSION_ROWS", 100)
 
 
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """A search that never ends is a failure, not a wait (where the system has an alarm)."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def too_late(*_: Any) -> None:
+        raise TimeoutError(f"not finished after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 # --- the battery ---------------------------------------------------------------------------------
 
 
@@ -64,7 +85,9 @@ class SampledBattery(FeatureMapBattery):
         return self.map_class(**{**defaults, **self.parameters, **overrides})
 
     @pytest.fixture(autouse=True)
-    def small(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    def small(
+        self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> Iterator[None]:
         make_small(monkeypatch)
         given = getattr(getattr(request.node, "callspec", None), "params", {})
         sparse = given.get("container") is sp.csr_matrix or given.get("form") in SPARSE_FORMS
@@ -73,6 +96,8 @@ class SampledBattery(FeatureMapBattery):
             pytest.skip("this frame or basis is for dense data: see the bad input")
         if not isinstance(self.parameters.get("kernel", ""), str) and given.get("gamma") == 0.5:
             pytest.skip("the kernel object has no gamma")
+        with time_limit(20):
+            yield
 
     @pytest.mark.parametrize("form", SPARSE_FORMS)
     def test_sparse_equals_dense(self, form: str) -> None:
@@ -412,8 +437,10 @@ class SampledContract:
     map_class: ClassVar[Any]
 
     @pytest.fixture(autouse=True)
-    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         make_small(monkeypatch)
+        with time_limit(60):
+            yield
 
     def build(self, *arguments: Any, **parameters: Any) -> Any:
         return self.map_class(*arguments, **{"random_state": 0, **parameters})

@@ -94,6 +94,10 @@ class Series:
         return gram
 
 
+class SeriesTooLongError(ValueError):
+    """The data reaches too far for a Taylor series of the largest degree allowed."""
+
+
 def truncation_degree(
     squared_radius: NDArray[np.float64],
     log_tail: Callable[[NDArray[np.float64], int], NDArray[np.float64]],
@@ -112,7 +116,7 @@ def truncation_degree(
 
     if tail(max_degree) > tol:
         row = int(np.argmax(squared_radius))
-        raise ValueError(
+        raise SeriesTooLongError(
             f"row {row} has |x'|^2 = {squared_radius[row]:.6g}, which needs a Taylor series of "
             f"degree > max_degree={max_degree} to keep the truncation below {tol:.3g}. "
             "Use a smaller gamma or scaled data, or a method without a Taylor series: "

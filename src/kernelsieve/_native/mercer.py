@@ -37,6 +37,17 @@ def all_damped_powers(points, out):
 
 
 @native
+def count_cells(points, low, high, counts):
+    """Add every coordinate of every point to its cell of [low, high]."""
+    n_cells = counts.shape[1]
+    for b in range(points.shape[0]):
+        for i in range(points.shape[1]):
+            width = high[i] - low[i]
+            place = (points[b, i] - low[i]) / width * n_cells if width > 0.0 else 0.0
+            counts[i, min(max(np.int64(place), 0), n_cells - 1)] += 1
+
+
+@native
 def exact_values(u, rotation, scratch, out):
     """out[k] = e_k(u) = sum_j rotation[j, k] b_j(u)."""
     damped_powers(u, scratch)

@@ -39,7 +39,8 @@ def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, u
         if log_coefficients[w] == -np.inf:
             continue
         last = w
-        reached += np.exp(log_coefficients[w] + w * log_radius)
+        log_power = w * log_radius if w > 0 else 0.0  # |x'|^0 = 1, also for the zero row
+        reached += np.exp(log_coefficients[w] + log_power)
         if reached >= target:
             break
     return last

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
+from kernelsieve._series import SeriesTooLongError
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.features._base import FeatureMap
@@ -72,6 +73,8 @@ class SampledFeatures(FeatureMap):
             raise ValueError(
                 f"{self.kernel_!r} has no Taylor series to sample from: use NystromFeatures"
             )
+        if not isinstance(self.kernel_, Gaussian):
+            self.kernel_.diag(X)  # says so if it overflows X's float type
         self._hold_out(X, seed)
         space = self._choose_space(X, seed)
         size = self._size(space, X, y, seed)
@@ -136,7 +139,7 @@ class SampledFeatures(FeatureMap):
 
     def _choose_space(self, X: Any, seed: int) -> Space:
         """The candidate space whose features hold most of the kernel's trace, on a subsample."""
-        candidates = self._candidates(X)
+        candidates = self._possible(self._candidates(X), X)
         if len(candidates) > 1:
             trial_rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
             size = min(self._trial_components(), TRIAL_COMPONENTS)
@@ -152,12 +155,30 @@ class SampledFeatures(FeatureMap):
         self.truncation_degree_ = space.series.degree if isinstance(space, MonomialSpace) else None
         return space
 
+    def _possible(self, candidates: list[tuple[str, bool]], X: Any) -> list[tuple[str, bool]]:
+        """The candidates whose series is not too long for X; an error where none is left."""
+        if not any(basis == "monomial" for basis, _ in candidates):
+            return candidates
+        try:
+            self.kernel_.series(X, self._tolerance, center=self.center)
+        except SeriesTooLongError:
+            candidates = [candidate for candidate in candidates if candidate[0] == "mercer"]
+            if not candidates:
+                raise
+        return candidates
+
+    @property
+    def _tolerance(self) -> float:
+        # Theorem 2 gives half of eps to the truncation; a higher degree costs nothing here.
+        return 0.5 * TRUNCATION * self.eps * self._alpha
+
     def _candidates(self, X: Any) -> list[tuple[str, bool]]:
         dense = not sp.issparse(X)
         gaussian = isinstance(self.kernel_, Gaussian)
         if self.basis == "mercer" and not (dense and gaussian):
             raise ValueError(
-                "basis='mercer' is for the Gaussian kernel on dense data: use basis='monomial'"
+                "basis='mercer' is for the Gaussian kernel on dense data, sparse input is not "
+                "supported: use basis='monomial'"
             )
         if self.rotate is True and not dense:
             raise ValueError("rotate=True would fill a sparse X: densify it, or rotate='auto'")
@@ -178,8 +199,7 @@ class SampledFeatures(FeatureMap):
         return [(basis, rotate) for basis in bases for rotate in rotations]
 
     def _space(self, X: Any, basis: str, rotate: bool, seed: int) -> Space:
-        # Theorem 2 gives half of eps to the truncation; a higher degree costs nothing here.
-        tol = 0.5 * TRUNCATION * self.eps * self._alpha
+        tol = self._tolerance
         kernel = self.kernel_
         if basis == "mercer":
             assert isinstance(kernel, Gaussian)
@@ -204,17 +224,27 @@ class SampledFeatures(FeatureMap):
         self.features_.fill(X, out)
 
     def _transform_block(self, X: Any) -> Any:
-        if sp.issparse(X):
+        if sp.issparse(X) and self._takes_sparse():
             return self.features_.csr(X)
-        return super()._transform_block(X)
+        return super()._transform_block(X.toarray() if sp.issparse(X) else X)
 
     def _transform(self, X: Any) -> Any:
         if not sp.issparse(X):
             return super()._transform(X)
         blocks = map_row_blocks(
-            lambda rows: self.features_.csr(X[rows]), X.shape[0], SPARSE_BLOCK_ROWS, self.n_jobs
+            lambda rows: self._transform_block(X[rows]), X.shape[0], SPARSE_BLOCK_ROWS, self.n_jobs
         )
-        return sp.vstack(blocks, format="csr")
+        return sp.vstack(blocks, format="csr") if self._takes_sparse() else np.vstack(blocks)
+
+    def _takes_sparse(self) -> bool:
+        """Whether zeros of a row stay zeros in this map's frame and basis."""
+        frame = self.features_.frame
+        return self.basis_ == "monomial" and frame.center is None and frame.rotation is None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.basis != "mercer" and self.rotate is not True
+        return tags
 
     @property
     def monomials_(self) -> list[tuple[int, ...]]:

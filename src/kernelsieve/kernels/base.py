@@ -96,6 +96,7 @@ class SeriesKernel(Kernel):
         Examples
         --------
         >>> import numpy as np
+        >>> from kernelsieve.kernels import Gaussian
         >>> X = np.array([[0.0], [0.5], [2.0]])
         >>> Gaussian(gamma=1.0).series(X, tol=1e-6).degree
         14

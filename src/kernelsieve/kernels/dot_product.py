@@ -36,7 +36,8 @@ class _DotProductKernel(SeriesKernel):
         values = squared_norms(X)
         with np.errstate(over="ignore"):
             self._of_product(values)
-        return self._check_finite(values.astype(X.dtype))
+            values = values.astype(X.dtype)
+        return self._check_finite(values)
 
     def _check_radius(self, X: Any, Y: Any) -> None:
         """Refuse points where the kernel is not defined."""

@@ -22,7 +22,11 @@ from kernelsieve.sampling.trie import atom_ranges
 GRID_STEP = 1.0 / 64.0
 GRID_MARGIN = 0.25
 MOMENT_CELLS = 256  # the distribution of a coordinate, as a histogram
+EVERYWHERE = 1e-4  # the weight of the whole range in a distribution
 MAX_ORDERS = 700
+RANGE_POINTS = 65
+LARGEST_LOSS = 1e-6  # of k(x, x) = 1 at any point in the range, by the orders that are not kept
+ROUNDING = 1e-13
 SMALLEST_GROUND_STATE = 1e-30  # e_0 > 0 everywhere, but rounding may deny it far away
 
 
@@ -59,8 +63,8 @@ class CoordinateBasis:
         return first, np.ascontiguousarray(self.values(points, n_orders).T)
 
 
-def adapted_basis(line: NDArray[np.float64], low: float, high: float) -> CoordinateBasis:
-    """The basis adapted to the values ``line`` of a coordinate that lies in [low, high]."""
+def adapted_basis(counts: NDArray[np.int64], low: float, high: float) -> CoordinateBasis:
+    """The basis adapted to a coordinate in [low, high], given as a histogram of equal cells."""
     largest = max(abs(low), abs(high))
     J = int(np.ceil(largest**2 + 8.0 * largest + 30.0))
     if J > MAX_ORDERS:
@@ -68,12 +72,9 @@ def adapted_basis(line: NDArray[np.float64], low: float, high: float) -> Coordin
             f"a scaled coordinate reaches {largest:.4g}, too far for the Mercer basis: clip "
             "outliers, use a smaller gamma, or NystromFeatures"
         )
-    # The ends of the range count as rows too: an outlier elsewhere must find its orders here.
-    # (Clipped: a float32 value may lie a rounding outside of it, and would not be counted.)
-    line = np.clip(np.concatenate([line, [low, high]]), low, high)
-    counts, edges = np.histogram(line, bins=MOMENT_CELLS, range=(low, max(high, low + 1e-9)))
-    middles = 0.5 * (edges[:-1] + edges[1:])[counts > 0]
-    weights = counts[counts > 0] / counts.sum()
+    middles = low + (high - low) * (np.arange(len(counts)) + 0.5) / len(counts)
+    # A little weight everywhere: new rows, too, must find few orders enough.
+    weights = (1.0 - EVERYWHERE) * counts / counts.sum() + EVERYWHERE / len(counts)
     powers = _all_damped_powers(middles, J)
     moments = (powers * weights[:, None]).T @ powers
     masses, vectors = np.linalg.eigh(moments)
@@ -115,14 +116,14 @@ class MercerBasis:
 
     @classmethod
     def adapted(
-        cls, points: NDArray[Any], low: NDArray[Any], high: NDArray[Any], tol: float
+        cls, histograms: NDArray[np.int64], low: NDArray[Any], high: NDArray[Any], tol: float
     ) -> MercerBasis:
-        """Bases for the columns of ``points``; orders are kept until a share ``tol`` is left."""
+        """Bases for coordinates that lie in [low, high], up to a loss of ``tol``."""
         bases = [
-            adapted_basis(points[:, i].astype(np.float64), float(low[i]), float(high[i]))
-            for i in range(points.shape[1])
+            adapted_basis(counts, float(low[i]), float(high[i]))
+            for i, counts in enumerate(histograms)
         ]
-        n_orders = [_orders_for(basis.masses, tol) for basis in bases]
+        n_orders = [_orders_for(basis, tol) for basis in bases]
         return cls(bases, np.array(n_orders, dtype=np.int64))
 
     def restricted(self, multisets: Multisets) -> MercerBasis:
@@ -183,10 +184,14 @@ class MercerBasis:
         raise TypeError("the Mercer basis is for dense data: use basis='monomial'")
 
 
-def _orders_for(masses: NDArray[np.float64], tol: float) -> int:
-    """The number of orders after which at most a share ``tol`` of the mass is left."""
-    left = 1.0 - np.cumsum(masses)
-    return int(np.argmax(left <= tol)) + 1 if (left <= tol).any() else len(masses)
+def _orders_for(basis: CoordinateBasis, tol: float) -> int:
+    """The first orders that leave a share ``tol`` of the mass, and little anywhere in the range."""
+    J = len(basis.masses)
+    between = basis.values(np.linspace(basis.low, basis.high, RANGE_POINTS), J) ** 2
+    left = 1.0 - np.cumsum(basis.masses)
+    left_anywhere = (1.0 - np.cumsum(between, axis=0)).max(axis=1)
+    enough = (left <= max(tol, ROUNDING)) & (left_anywhere <= LARGEST_LOSS)
+    return int(np.argmax(enough)) + 1 if enough.any() else J
 
 
 def _flattened(arrays: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

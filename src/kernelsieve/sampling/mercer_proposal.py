@@ -59,6 +59,11 @@ class MercerProposal:
         self._cumulative = np.cumsum(self._chances[:-1, 0, lowest])
         self._words = coordinate_words(d)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no feature is left to draw."""
+        return not self._cumulative[-1] > 0
+
     def _marginal(self, masses: NDArray[np.float64], n_orders: int) -> NDArray[np.float64]:
         marginal = masses[:n_orders] / masses[:n_orders].sum()
         return (1.0 - self.FLOOR) * marginal + self.FLOOR / n_orders

@@ -73,6 +73,13 @@ class Multisets:
         return cls(ends, flat[:, 0].copy(), flat[:, 1].copy())
 
     @classmethod
+    def from_table(cls, orders: NDArray[np.int64]) -> Multisets:
+        """From a table of orders, one row for a multiset and one column for a coordinate."""
+        owners, coordinates = np.nonzero(orders)
+        ends = np.cumsum(np.bincount(owners, minlength=len(orders)))
+        return cls(ends, coordinates, orders[owners, coordinates])
+
+    @classmethod
     def concatenate(cls, first: Multisets, second: Multisets) -> Multisets:
         """The multisets of both, one after the other."""
         shift = first.ends[-1] if len(first) else 0

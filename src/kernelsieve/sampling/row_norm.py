@@ -62,17 +62,25 @@ class RowNormProposal:
         self.log_amplitude = series.log_amplitude(squared)
         scales = 2.0 * series.log_degree_scales(squared)[:, lowest:]
         self.log_mass = logsumexp(scales, axis=1)
-        n_rows = rows.shape[0]
-        self.log_total = float(logsumexp(self.log_mass[:n_rows]))
-        # The added row weighs so much that it receives its share of the draws.
         self.log_weight = np.zeros(len(squared))
-        if spread is not None:
-            self.log_weight[-1] = (
-                np.log(share) - np.log1p(-share) + self.log_total - self.log_mass[-1]
-            )
-            self.log_total -= np.log1p(-share)
+        rows_total = float(logsumexp(self.log_mass[: rows.shape[0]]))
+        self.log_total = rows_total
+        if spread is not None and rows_total == -np.inf:
+            self.log_total = float(self.log_mass[-1])  # only the added row has anything to draw
+        elif spread is not None and self.log_mass[-1] > -np.inf:
+            # The added row weighs so much that it receives its share of the draws.
+            log_odds = np.log(share) - np.log1p(-share)
+            self.log_weight[-1] = log_odds + rows_total - self.log_mass[-1]
+            self.log_total = rows_total - float(np.log1p(-share))
+        if self.is_empty:
+            return
         probabilities = np.exp(self.log_mass + self.log_weight - self.log_total)
         self._cumulative = np.cumsum(probabilities)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no feature is left to draw."""
+        return self.log_total == -np.inf
 
     def _store(self, points: Any) -> None:
         """Points as the native arrays of CSR rows; dense ones have no index pointer."""

@@ -9,12 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._native.mercer import count_cells
 from kernelsieve._native.supports import list_nonzero
+from kernelsieve._parallel import map_row_blocks
 from kernelsieve._series import Series
-from kernelsieve.sampling.distinct import Proposal, draw_distinct
+from kernelsieve.sampling.distinct import draw_distinct
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.keyed import keyed_rows
-from kernelsieve.sampling.mercer_basis import MercerBasis
+from kernelsieve.sampling.mercer_basis import MOMENT_CELLS, MercerBasis
 from kernelsieve.sampling.mercer_proposal import MercerProposal
 from kernelsieve.sampling.monomial_basis import MonomialBasis
 from kernelsieve.sampling.multisets import Multisets, all_of_degrees, count_of_degree
@@ -26,6 +28,7 @@ PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them a
 PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
 MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
 MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
+HISTOGRAM_ROWS = 8192
 SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
 
 
@@ -64,17 +67,32 @@ class Space(ABC):
             return self.features(everything, ones), ones
         whole, lowest = self.whole_degrees(budget)
         proposal = self.proposal(lowest)
+        if proposal.is_empty:
+            ones = np.ones(len(whole))
+            return self.features(whole, ones), ones
         drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
         features = self.features(
             Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
         )
         inclusion = inclusion_probabilities(proposal.probabilities(features, n_jobs), tau)
         inclusion[features.multisets.degrees() < lowest] = 1.0
-        return features, inclusion
+        return self._without_vanished(features, inclusion)
+
+    def _without_vanished(
+        self, features: ProductFeatures, inclusion: NDArray[np.float64]
+    ) -> tuple[ProductFeatures, NDArray[np.float64]]:
+        """Leave out features that underflow to 0 on all rows (of an outlier in many columns)."""
+        kept = np.flatnonzero(inclusion > 0)
+        if len(kept) == len(features):
+            return features, inclusion
+        remaining = self.features(features.multisets.take(kept), np.ones(len(kept)))
+        return remaining, inclusion[kept][remaining.trie.order]
 
     def captured_trace(self, n_components: int, seed: int, n_jobs: int | None) -> float:
         """The share of the kernel's trace that the first distinct row-norm draws hold."""
         proposal = self.proposal(0)
+        if proposal.is_empty:
+            return 0.0
         drawn, _ = draw_distinct(proposal, n_components, 40.0 * n_components, seed, n_jobs)
         features = self.features(drawn, np.ones(len(drawn)))
         return float(proposal.probabilities(features, n_jobs).sum())
@@ -153,10 +171,8 @@ class MercerSpace(Space):
     def __init__(self, frame: Frame, X: NDArray[Any], tol: float, seed: int) -> None:
         self.frame = frame
         self.n_rows = X.shape[0]
-        chosen = keyed_rows(X.shape[0], PROPOSAL_ROWS, seed, "proposal")
-        points = frame.points(X[chosen])
-        low, high = _ranges(frame, X, points)
-        self.basis = MercerBasis.adapted(points, low, high, tol)
+        low, high = _ranges(frame, X)
+        self.basis = MercerBasis.adapted(_histograms(frame, X, low, high), low, high, tol)
         n_orders = int(self.basis.n_orders.sum())
         size = max(1024, PROPOSAL_ENTRIES // n_orders)
         self.rows = X[keyed_rows(X.shape[0], min(size, PROPOSAL_ROWS), seed, "proposal")]
@@ -170,12 +186,17 @@ class MercerSpace(Space):
         return MercerProposal(self.basis, self.frame, self.rows, lowest, share)
 
     def all_features(self, budget: int) -> Multisets | None:
-        return None  # the orders never end
+        """All products of the orders that are kept: the rest is below the tolerance."""
+        if np.sum(np.log(self.basis.n_orders)) > np.log(budget):
+            return None
+        orders = np.stack(np.meshgrid(*map(np.arange, self.basis.n_orders), indexing="ij"))
+        return Multisets.from_table(orders.reshape(len(orders), -1).T)
 
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
         d = len(self.basis.bases)
+        highest = int(np.sum(self.basis.n_orders - 1))
         lowest = 0
-        while lowest < MAX_WHOLE_ORDER:
+        while lowest < min(highest, MAX_WHOLE_ORDER):
             budget -= count_of_degree(d, lowest)
             if budget < 0:
                 break
@@ -186,15 +207,25 @@ class MercerSpace(Space):
         return whole.take(np.flatnonzero(kept)), lowest
 
 
-def _ranges(
-    frame: Frame, X: NDArray[Any], points: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The interval of every coordinate: over all rows, or in a rotated frame over some, widened."""
-    if frame.rotation is None:
-        center = 0.0 if frame.center is None else frame.center
-        return frame.scale * (X.min(axis=0) - center), frame.scale * (X.max(axis=0) - center)
-    low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
-    return low - 0.1 * (high - low), high + 0.1 * (high - low)
+def _ranges(frame: Frame, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The interval of every coordinate, over all rows."""
+
+    def block(rows: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        points = frame.points(X[rows])
+        return points.min(axis=0), points.max(axis=0)
+
+    lows, highs = zip(*map_row_blocks(block, X.shape[0], HISTOGRAM_ROWS), strict=True)
+    return np.min(lows, axis=0), np.max(highs, axis=0)
 
 
-__all__ = ["MercerSpace", "MonomialSpace", "Proposal", "Space"]
+def _histograms(
+    frame: Frame, X: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.int64]:
+    """How many rows have each coordinate in each of the cells that divide [low, high]."""
+
+    def block(rows: slice) -> NDArray[np.int64]:
+        counts = np.zeros((len(low), MOMENT_CELLS), dtype=np.int64)
+        count_cells(frame.points(X[rows]), low, high, counts)
+        return counts
+
+    return np.sum(map_row_blocks(block, X.shape[0], HISTOGRAM_ROWS), axis=0)

@@ -17,6 +17,8 @@ def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
     if y is None:
         return np.empty((n_rows, 0))
     y = np.asarray(y)
+    if y.ndim not in (1, 2):
+        raise ValueError(f"y has {y.ndim} dimensions: it must be of shape (n,) or (n, n_outputs)")
     if y.shape[0] != n_rows:
         raise ValueError(f"y has {y.shape[0]} rows and X has {n_rows}")
     columns = y.reshape(n_rows, -1) if y.dtype.kind == "f" else _one_hot(y)
