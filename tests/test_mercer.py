@@ -14,12 +14,17 @@ from scipy import stats
 from test_sampling import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
-from kernelsieve._native.mercer import damped_powers
+from kernelsieve._native.mercer import count_cells, damped_powers
 from kernelsieve.kernels import Gaussian
 from kernelsieve.sampling import space
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.keyed import keyed_rows
-from kernelsieve.sampling.mercer_basis import CoordinateBasis, MercerBasis, adapted_basis
+from kernelsieve.sampling.mercer_basis import (
+    MOMENT_CELLS,
+    CoordinateBasis,
+    MercerBasis,
+    adapted_basis,
+)
 from kernelsieve.sampling.mercer_proposal import MercerProposal
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.product_features import ProductFeatures
@@ -41,9 +46,26 @@ LINES: dict[str, Callable[[np.random.Generator], Array]] = {
 }
 
 
+def cells(points: Array, low: Array, high: Array) -> Array:
+    counts = np.zeros((points.shape[1], MOMENT_CELLS), dtype=np.int64)
+    count_cells(np.ascontiguousarray(points), low, high, counts)
+    return counts
+
+
+def adapted_to(points: Array, low: Array, high: Array, tol: float) -> MercerBasis:
+    """The bases of the columns of these points."""
+    return MercerBasis.adapted(cells(points, low, high), low, high, tol)
+
+
+def basis_for(line: Array) -> CoordinateBasis:
+    """The basis of a coordinate with these values."""
+    low, high = np.array([line.min()]), np.array([line.max()])
+    return adapted_basis(cells(line[:, None], low, high)[0], float(low[0]), float(high[0]))
+
+
 def line_and_basis(name: str) -> tuple[Array, CoordinateBasis]:
     line = LINES[name](np.random.default_rng(0))
-    return line, adapted_basis(line, float(line.min()), float(line.max()))
+    return line, basis_for(line)
 
 
 def enough_orders(u: Array, basis: CoordinateBasis) -> int:
@@ -126,14 +148,14 @@ def test_the_ground_state_is_positive_where_the_data_is(name: str) -> None:
 def test_signs_are_fixed() -> None:
     line, basis = line_and_basis("normal")
     shuffled = np.random.default_rng(5).permutation(line)
-    again = adapted_basis(shuffled, float(line.min()), float(line.max()))
+    again = basis_for(shuffled)
     # Eigenvectors of the first, well separated masses: the same, not their negatives.
     np.testing.assert_allclose(again.rotation[:, :5], basis.rotation[:, :5], atol=1e-8)
 
 
 def test_too_far_for_the_basis() -> None:
     with pytest.raises(ValueError, match=r"reaches 100\b.*gamma"):
-        adapted_basis(np.array([0.0, 100.0]), 0.0, 100.0)
+        basis_for(np.array([0.0, 100.0]))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -145,7 +167,7 @@ def test_the_table_equals_the_exact_values(name: str, dtype: type) -> None:
     """Inside the grid by interpolation, outside of it by the formula, without a seam."""
     line, basis = line_and_basis(name)
     low, high = line.min(), line.max()
-    tables = MercerBasis.adapted(line[:, None], np.array([low]), np.array([high]), 1e-9)
+    tables = adapted_to(line[:, None], np.array([low]), np.array([high]), 1e-9)
     u = np.concatenate(
         [
             line,
@@ -165,7 +187,7 @@ def test_the_table_equals_the_exact_values(name: str, dtype: type) -> None:
 def test_orders_are_kept_until_the_share_is_left(name: str, tol: float) -> None:
     line, basis = line_and_basis(name)
     bounds = np.array([line.min()]), np.array([line.max()])
-    k = int(MercerBasis.adapted(line[:, None], *bounds, tol).n_orders[0])
+    k = int(adapted_to(line[:, None], *bounds, tol).n_orders[0])
     between = basis.values(np.linspace(line.min(), line.max(), 65), len(basis.masses)) ** 2
 
     def enough(orders: int) -> bool:
@@ -201,7 +223,7 @@ def test_all_products_reproduce_the_kernel(center: bool, rotate: bool) -> None:
     frame = Frame.of_gaussian(0.6, X, center)
     frame = frame.rotated(X, 0) if rotate else frame
     points = frame.points(X)
-    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 0.0)
+    basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 0.0)
     full = MercerBasis(basis.bases, np.array([len(b.rotation) for b in basis.bases]))
     products = all_products(full.n_orders)
     features = ProductFeatures(frame, full, products, np.ones(len(products)), sparse=False)
@@ -217,7 +239,7 @@ def test_products_are_products_of_the_values() -> None:
     X = rng.normal(size=(37, 3))
     frame = Frame.of_gaussian(0.4, X, True)
     points = frame.points(X)
-    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 1e-6)
+    basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 1e-6)
     tuples = [(), (0,), (0, 0, 1), (1, 1, 1, 2), (2, 2), (0, 1, 2)]
     features = ProductFeatures(
         frame, basis, Multisets.from_tuples(tuples), np.ones(6), sparse=False
@@ -237,7 +259,7 @@ def small_basis(tol: float = 1e-9) -> tuple[Array, Frame, MercerBasis]:
     X = np.array([[0.2, -0.4, 1.0], [0.9, 0.1, 0.3], [-1.2, 0.5, 0.0], [0.0, 0.0, -0.8]])
     frame = Frame.of_gaussian(0.5, X, False)
     points = frame.points(X)
-    return X, frame, MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), tol)
+    return X, frame, adapted_to(points, points.min(axis=0), points.max(axis=0), tol)
 
 
 def exact_distribution(
@@ -296,7 +318,7 @@ def test_draws_over_many_columns() -> None:
     X = np.concatenate([X, -X])
     frame = Frame.of_gaussian(0.3, X, False)
     points = frame.points(X)
-    basis = MercerBasis.adapted(points, points.min(axis=0), points.max(axis=0), 1e-6)
+    basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 1e-6)
     draws = MercerProposal(basis, frame, X, 0).draw(3000, np.random.default_rng(0))
     assert len(draws[2]) > 8 * 3000
     multisets = Multisets(*draws[1:])
