@@ -640,11 +640,10 @@ class SampledContract:
             *trials, final = calls
             assert len(trials) == 2
             for trial in trials:
-                known = [m for m in trial if m in set(final)]
-                shared = sum(a == b for a, b in zip(known, final, strict=False))
-                assert shared <= 0.9 * min(len(known), len(final)), (
-                    "the final draws are those of the trial, in the same order"
-                )
+                # The trial draws the low orders as well, which the map takes whole.
+                drawn = [m for m in trial if m in set(final)]
+                same = sum(a == b for a, b in zip(drawn, final, strict=False))
+                assert same <= max(5, len(drawn) / 2), "the final draws are those of the trial"
 
     # --- auto ------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
+from test_row_norm import time_limit
 
 from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._native.row_norm import coordinate_words
@@ -841,6 +842,19 @@ def test_lambda_is_held_to_what_the_rows_can_show(small_gram: tuple[Array, Array
         lambda_for_dimension(K, dimension, np.random.default_rng(0)) for dimension in (100.0, 10.0)
     )
     assert many == quarter
+
+
+@pytest.mark.parametrize("scale", [1e-250, 1e-100, 1e100, 1e250])
+def test_lambda_of_tiny_and_huge_kernels(scale: float, small_gram: tuple[Array, Array]) -> None:
+    """The search is on a logarithmic scale: its bounds may not over- or underflow in a product."""
+    _, K = small_gram
+    with time_limit(10):
+        found = lambda_for_dimension(scale * K, 4.0, np.random.default_rng(0))
+    expected = lambda_for_dimension(K, 4.0, np.random.default_rng(0))
+    assert found == pytest.approx(scale * expected, rel=1e-6)
+
+
+def test_lambda_of_a_kernel_that_is_zero() -> None:
     assert lambda_for_dimension(np.zeros((5, 5)), 2.0, np.random.default_rng(0)) > 0
 
 

@@ -28,7 +28,7 @@ TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 TRIAL_ROWS = 2048
 # A rotation must hold this much more of the trace: columns have names, and targets that depend on
 # few of them or on their products are lost on principal components.
-ROTATION_HANDICAP = 0.005
+ROTATION_HANDICAP = 0.002
 TRIAL_COMPONENTS = 1000
 HELD_OUT_ROWS = 1500
 LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal directions
@@ -130,7 +130,7 @@ class SampledFeatures(FeatureMap):
         """A function of the kernel matrix of the held-out rows, with what halves of them say."""
         rows = self._held_out
         n, alpha = rows.shape[0], self._held_out_alpha
-        gram = self.kernel_(rows, n_jobs=self.n_jobs).astype(np.float64)
+        gram = self.kernel_(rows.astype(np.float64), n_jobs=self.n_jobs)
         value = function(gram, slice(None), alpha)
         halves = [slice(0, None, 2), slice(1, None, 2)] if n > 1 else []
         others = [function(gram[half, half], half, alpha / 2) for half in halves]
@@ -143,12 +143,12 @@ class SampledFeatures(FeatureMap):
         if len(candidates) > 1:
             trial_rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
             size = min(self._trial_components(), TRIAL_COMPONENTS)
-            traces = [
-                self._space(trial_rows, basis, rotate, seed).captured_trace(size, seed, self.n_jobs)
-                - rotate * ROTATION_HANDICAP
-                for basis, rotate in candidates
-            ]
-            candidates = [candidates[int(np.argmax(traces))]]
+            # With draws of its own: a draw that was judged must not be drawn again.
+            trial = root_seed(stream(seed, "trial"))
+            spaces = [self._space(trial_rows, *candidate, seed) for candidate in candidates]
+            traces = [space.captured_trace(size, trial, self.n_jobs) for space in spaces]
+            handicaps = [ROTATION_HANDICAP * rotate for _, rotate in candidates]
+            candidates = [candidates[int(np.argmax(np.subtract(traces, handicaps)))]]
         ((basis, rotate),) = candidates
         self.basis_, self.rotate_ = basis, rotate
         space = self._space(X, basis, rotate, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -101,18 +102,24 @@ class AdaptiveFeatures(SampledFeatures):
         self, space: Space, X: Any, y: Any, n_components: int, seed: int
     ) -> ProductFeatures:
         check_choice(self.sampler, "sampler", ("two-phase",))
-        if not 0.0 <= self.target_share <= 1.0:
-            raise ValueError(f"target_share={self.target_share!r} must be in [0, 1]: it is a share")
-        targets = target_columns(y if self.target_share > 0 else None, X.shape[0])
+        targets = target_columns(y if self._target_share() > 0 else None, X.shape[0])
         pool_size = POOL_FACTOR * n_components
-        pool, inclusion = space.draw(pool_size, MAX_DRAWS, seed, self.n_jobs, pool_size // 4)
+        pool = space.draw(pool_size, MAX_DRAWS, seed, self.n_jobs, pool_size // 4)
+        if pool.complete and len(pool.features) <= n_components:
+            self.missed_leverage_ = 0.0
+            return pool.features
         anchors = self._anchors(X, targets, n_components, seed)
-        norms = pool.squared_norms(anchors.rows, self.n_jobs)
-        scores = score_pool(pool, anchors, norms, self.n_jobs)
+        scores = score_pool(pool, anchors, self.n_jobs)
         self.missed_leverage_ = scores.missed_leverage
-        keep = keep_probabilities(scores, inclusion, n_components, self.target_share)
-        chosen, weights = thin_pool(pool, inclusion, keep, stream(seed, "thinning"))
-        return space.features(pool.multisets.take(chosen), weights)
+        keep = keep_probabilities(scores, pool, n_components, self._target_share())
+        chosen, weights = thin_pool(pool, keep, stream(seed, "thinning"))
+        return space.features(pool.features.multisets.take(chosen), weights)
+
+    def _target_share(self) -> float:
+        share = self.target_share
+        if not (isinstance(share, numbers.Real) and 0.0 <= share <= 1.0):
+            raise ValueError(f"target_share={share!r} must be a number in [0, 1]: it is a share")
+        return float(share)
 
     def _anchors(
         self, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
@@ -121,7 +128,7 @@ class AdaptiveFeatures(SampledFeatures):
         rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors", skip=HELD_OUT_ROWS)
         share = len(rows) / X.shape[0]
         few = rows[keyed_rows(len(rows), DIMENSION_ROWS, seed, "dimension")]
-        gram = self.kernel_(X[few], n_jobs=self.n_jobs).astype(np.float64)
+        gram = self.kernel_(X[few].astype(np.float64), n_jobs=self.n_jobs)
         shrink = len(few) / X.shape[0]
         smallest = lambda_for_dimension(gram, n_components / 4, stream(seed, "probes")) / shrink
         return make_anchors(

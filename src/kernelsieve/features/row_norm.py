@@ -96,7 +96,5 @@ class RowNormFeatures(SampledFeatures):
         self, space: Space, X: Any, y: Any, n_components: int, seed: int
     ) -> ProductFeatures:
         check_choice(self.sampler, "sampler", ("exact",))
-        features, inclusion = space.draw(
-            n_components, MAX_DRAWS, seed, self.n_jobs, n_components // 2
-        )
-        return features.reweighted(1.0 / np.sqrt(inclusion))
+        pool = space.draw(n_components, MAX_DRAWS, seed, self.n_jobs, n_components // 2)
+        return pool.features.reweighted(1.0 / np.sqrt(pool.inclusion))

@@ -17,6 +17,7 @@ from kernelsieve._linalg import regularised_cholesky
 from kernelsieve.kernels import Kernel
 
 N_PROBES = 16
+BISECTION_PRECISION = 0.4  # of log lambda
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def make_anchors(
     n_jobs: int | None,
 ) -> Anchors:
     """Factor K_0 + lambda I once, and solve for the scoring vectors."""
-    gram = kernel(rows, n_jobs=n_jobs).astype(np.float64)
+    gram = kernel(rows.astype(np.float64), n_jobs=n_jobs)
     factor, _ = regularised_cholesky(gram, lambda_)
     # L^-T G has covariance (L L^T)^-1: Alg. 3 line 2 without an inverse root.
     normals = rng.standard_normal((len(gram), n_vectors))
@@ -73,14 +74,15 @@ def lambda_for_dimension(
         return 1.0
     dimension = min(dimension, len(gram) / 4)
     probes = rng.choice([-1.0, 1.0], size=(len(gram), N_PROBES))
-    low, high = 1e-12 * trace, trace / dimension  # s_lambda <= tr(K) / lambda
-    while high / low > 1.5:
-        middle = float(np.sqrt(low * high))
-        if _estimated_dimension(gram, middle, probes) > dimension:
+    # s_lambda <= tr(K) / lambda; in logarithms, because traces may be huge.
+    low, high = np.log(1e-12) + np.log(trace), np.log(trace) - np.log(dimension)
+    while high - low > BISECTION_PRECISION:
+        middle = 0.5 * (low + high)
+        if _estimated_dimension(gram, float(np.exp(middle)), probes) > dimension:
             low = middle
         else:
             high = middle
-    return float(np.sqrt(low * high))
+    return float(np.exp(0.5 * (low + high)))
 
 
 def _estimated_dimension(

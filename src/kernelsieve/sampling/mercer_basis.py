@@ -22,7 +22,7 @@ from kernelsieve.sampling.trie import atom_ranges
 GRID_STEP = 1.0 / 64.0
 GRID_MARGIN = 0.25
 MOMENT_CELLS = 256  # the distribution of a coordinate, as a histogram
-EVERYWHERE = 1e-4  # the weight of the whole range in a distribution
+EVERYWHERE = 1e-7  # the weight of the whole range in a distribution: it orders what has no rows
 MAX_ORDERS = 700
 RANGE_POINTS = 65
 LARGEST_LOSS = 1e-6  # of k(x, x) = 1 at any point in the range, by the orders that are not kept
@@ -144,6 +144,10 @@ class MercerBasis:
         values = np.empty((k, len(line)))
         tabulate(line, self._firsts[coordinate], GRID_STEP, grid, rotation, values)
         return np.square(values, out=values)
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double: see ``dense_atoms``."""
+        return np.float64
 
     def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """All coordinates: each has its e_0 in every product."""

@@ -18,6 +18,9 @@ from kernelsieve.sampling.multisets import Multisets
 LARGEST_SQUARED_RADIUS = {np.dtype(np.float32): 170.0, np.dtype(np.float64): 1400.0}
 
 
+LARGEST_LOG_SCALE = 30.0
+
+
 @dataclass(frozen=True)
 class MonomialBasis:
     """Atoms x_i^k / sqrt(k!), so that a feature is sqrt(a_w w!) c(x) times a product of atoms."""
@@ -28,6 +31,12 @@ class MonomialBasis:
         """log sqrt(a_w w!) of each multiset; a multiset of size w has w! / prod k_i! orders."""
         degrees = multisets.degrees()
         return 0.5 * (self.series.log_coefficients[degrees] + gammaln(degrees + 1.0))
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double where sqrt(a_w w!) is huge: the atoms that it meets are as small."""
+        degrees = np.arange(self.series.degree + 1)
+        largest = 0.5 * np.max(self.series.log_coefficients + gammaln(degrees + 1.0))
+        return np.float64 if largest > LARGEST_LOG_SCALE else dtype
 
     def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """Only the coordinates that occur, each once."""
@@ -41,6 +50,7 @@ class MonomialBasis:
         orders: NDArray[np.int64],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The atoms of a block of rows, (n_atoms, B), and c(x), (B,)."""
+        lines = lines.astype(self.work_dtype(lines.dtype), copy=False)
         dtype, size = lines.dtype, lines.shape[1]
         if self.series.damped:
             roots, far = self._damping(squared_radius(), dtype)

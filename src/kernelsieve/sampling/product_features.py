@@ -27,6 +27,9 @@ class Basis(Protocol):
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """The logarithm of the constant in front of each product."""
 
+    def work_dtype(self, dtype: Any) -> Any:
+        """The float type in which products of atoms neither overflow nor underflow."""
+
     def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """The coordinates whose values it needs to make atoms of ``coordinates``."""
 
@@ -88,7 +91,7 @@ class ProductFeatures:
         """Node weights and projector in a float type, made once."""
         if dtype not in self._prepared:
             scales = np.exp(self.basis.log_scales(self.multisets)) * self.weights
-            weights = self.trie.node_weights(scales, dtype)
+            weights = self.trie.node_weights(scales, self.basis.work_dtype(dtype))
             self._prepared[dtype] = weights, self.frame.projector(self._lines, dtype)
         return self._prepared[dtype]
 
@@ -110,17 +113,17 @@ class ProductFeatures:
 
     def csr(self, X: Any) -> sp.csr_array:
         """Features of CSR rows, as CSR."""
-        trie, dtype = self.trie, X.dtype
+        trie, dtype = self.trie, np.dtype(self.basis.work_dtype(X.dtype))
         child_start, child_node, child_atom = trie.children
         roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
-        weights, _ = self._prepare(dtype)
+        weights, _ = self._prepare(X.dtype)
         ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
         capacity = max(1024, 4 * X.nnz)
         while True:
             data, indices = np.empty(capacity, dtype=dtype), np.empty(capacity, dtype=np.int32)
             written = evaluate_csr(
-                X.data,
+                X.data.astype(dtype, copy=False),
                 X.indices,
                 X.indptr,
                 dtype.type(self.frame.scale),
@@ -142,7 +145,8 @@ class ProductFeatures:
                 break
             capacity *= 2
         shape = (X.shape[0], len(self))
-        return sp.csr_array((data[:written].copy(), indices[:written].copy(), indptr), shape=shape)
+        values = data[:written].astype(X.dtype)
+        return sp.csr_array((values, indices[:written].copy(), indptr), shape=shape)
 
     def squared_norms(self, X: Any, n_jobs: int | None) -> NDArray[np.float64]:
         """Sum over the rows of each squared feature."""

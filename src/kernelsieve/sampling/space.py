@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,27 @@ HISTOGRAM_ROWS = 8192
 SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Distinct unweighted features, as drawn.
+
+    Attributes
+    ----------
+    features : ProductFeatures
+    inclusion : ndarray of shape (pool,)
+        The probability that each was drawn.
+    norms : ndarray of shape (pool,)
+        Its squared norm on the data, up to a common factor: positive for every feature.
+    complete : bool
+        Whether these are all the features there are.
+    """
+
+    features: ProductFeatures
+    inclusion: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    complete: bool
+
+
 class Space(ABC):
     """A frame and a basis for given data, and the row-norm distribution in them."""
 
@@ -56,37 +78,39 @@ class Space(ABC):
 
     def draw(
         self, n_components: int, horizon: float, seed: int, n_jobs: int | None, budget: int
-    ) -> tuple[ProductFeatures, NDArray[np.float64]]:
+    ) -> Pool:
         """Distinct features with their inclusion probabilities, low degrees whole.
 
         ``budget`` bounds how many of them the whole degrees may take.
         """
         everything = self.all_features(n_components)
         if everything is not None:
-            ones = np.ones(len(everything))
-            return self.features(everything, ones), ones
+            return self._whole_pool(everything)
         whole, lowest = self.whole_degrees(budget)
         proposal = self.proposal(lowest)
         if proposal.is_empty:
-            ones = np.ones(len(whole))
-            return self.features(whole, ones), ones
+            return self._whole_pool(whole)
         drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
         features = self.features(
             Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
         )
-        inclusion = inclusion_probabilities(proposal.probabilities(features, n_jobs), tau)
+        probabilities = proposal.probabilities(features, n_jobs)
+        inclusion = inclusion_probabilities(probabilities, tau)
         inclusion[features.multisets.degrees() < lowest] = 1.0
-        return self._without_vanished(features, inclusion)
+        return self._without_vanished(Pool(features, inclusion, probabilities, complete=False))
 
-    def _without_vanished(
-        self, features: ProductFeatures, inclusion: NDArray[np.float64]
-    ) -> tuple[ProductFeatures, NDArray[np.float64]]:
+    def _whole_pool(self, multisets: Multisets) -> Pool:
+        ones = np.ones(len(multisets))
+        return Pool(self.features(multisets, ones), ones, ones, complete=True)
+
+    def _without_vanished(self, pool: Pool) -> Pool:
         """Leave out features that underflow to 0 on all rows (of an outlier in many columns)."""
-        kept = np.flatnonzero(inclusion > 0)
-        if len(kept) == len(features):
-            return features, inclusion
-        remaining = self.features(features.multisets.take(kept), np.ones(len(kept)))
-        return remaining, inclusion[kept][remaining.trie.order]
+        kept = np.flatnonzero((pool.inclusion > 0) & (pool.norms > 0))
+        if len(kept) == len(pool.features):
+            return pool
+        remaining = self.features(pool.features.multisets.take(kept), np.ones(len(kept)))
+        kept = kept[remaining.trie.order]
+        return Pool(remaining, pool.inclusion[kept], pool.norms[kept], complete=False)
 
     def captured_trace(self, n_components: int, seed: int, n_jobs: int | None) -> float:
         """The share of the kernel's trace that the first distinct row-norm draws hold."""
