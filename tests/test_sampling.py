@@ -31,7 +31,7 @@ from kernelsieve.sampling.multisets import Multisets, all_of_degrees, count_of_d
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.rank_conditioning import inclusion_probabilities, stopping_time
 from kernelsieve.sampling.row_norm import RowNormProposal
-from kernelsieve.sampling.space import MonomialSpace
+from kernelsieve.sampling.space import MonomialSpace, Pool
 from kernelsieve.sampling.targets import MAX_CLASSES, target_columns
 from kernelsieve.sampling.thinning import capped_proportional, systematic_sample
 from kernelsieve.sampling.trie import Trie, build_trie
@@ -743,17 +743,27 @@ def test_systematic_samples_pair_items_in_random_order() -> None:
 def test_keep_probabilities_mix_the_scores_over_pi_1() -> None:
     rng = np.random.default_rng(0)
     leverage, target, norm, inclusion = rng.uniform(0.4, 1.0, size=(4, 50))
-    scores = PoolScores(leverage, target, norm, 0.0)
-    keep = keep_probabilities(scores, inclusion, 10, 0.5)
+    pool = Pool(None, inclusion, norm, complete=False)
+    keep = keep_probabilities(PoolScores(leverage, target, 0.0), pool, 10, 0.5)
     shares = [v / inclusion / (v / inclusion).sum() for v in (leverage, target, norm)]
     np.testing.assert_allclose(keep, 10 * (0.25 * shares[0] + 0.5 * shares[1] + 0.25 * shares[2]))
     assert keep.sum() == pytest.approx(10)
 
 
 def test_keep_probabilities_without_a_target() -> None:
-    scores = PoolScores(np.array([1.0, 1.0]), np.zeros(2), np.array([1.0, 3.0]), 0.0)
-    keep = keep_probabilities(scores, np.ones(2), 1, 1 / 3)
+    pool = Pool(None, np.ones(2), np.array([1.0, 3.0]), complete=False)
+    keep = keep_probabilities(PoolScores(np.ones(2), np.zeros(2), 0.0), pool, 1, 1 / 3)
     np.testing.assert_allclose(keep, [0.5 * 0.5 + 0.5 * 0.25, 0.5 * 0.5 + 0.5 * 0.75])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_every_feature_of_the_pool_can_be_kept(share: float) -> None:
+    """Neither leverage nor target, as of a feature that is zero on all anchors: still its norm."""
+    scores = PoolScores(np.array([0.0, 2.0, 1.0]), np.array([0.0, 0.0, 5.0]), 0.0)
+    pool = Pool(None, np.ones(3), np.array([1.0, 1.0, 2.0]), complete=False)
+    keep = keep_probabilities(scores, pool, 1, share)
+    assert (keep > 1e-3).all()
+    assert keep.sum() == pytest.approx(1.0)
 
 
 # --- anchor rows ---------------------------------------------------------------------------------
@@ -879,12 +889,12 @@ def test_anchors_score_leverage_and_targets(small_gram: tuple[Array, Array]) -> 
     features = ProductFeatures(
         frame, MonomialBasis(series), Multisets.from_tuples(pool), np.ones(len(pool)), sparse=False
     )
-    scores = score_pool(features, anchors, features.squared_norms(X, 1), 1)
+    pool_ = Pool(features, np.ones(len(pool)), np.ones(len(pool)), complete=False)
+    scores = score_pool(pool_, anchors, 1)
     Phi = explicit(series, frame.points(X), pool).T[features.trie.order]
     exact = np.array([phi @ inverse @ phi for phi in Phi])
     np.testing.assert_allclose(scores.leverage, exact, rtol=bound)
     np.testing.assert_allclose(scores.target, ((Phi @ inverse @ y) ** 2).sum(axis=1), rtol=1e-6)
-    np.testing.assert_allclose(scores.norm, (Phi**2).sum(axis=1))
     assert scores.missed_leverage == pytest.approx(1 - exact.sum() / dimension, abs=2 * bound)
 
 
@@ -1023,20 +1033,23 @@ def test_captured_trace_is_a_share() -> None:
     assert 0 < shares[0] < shares[1] < shares[2] <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("n_components", [4, 12, 25])
-def test_a_draw_from_a_space(n_components: int) -> None:
-    """Low degrees whole with probability 1, the rest below, nothing twice."""
+@pytest.mark.parametrize("n_components", [4, 12, 25, 35, 100])
+def test_a_pool_from_a_space(n_components: int) -> None:
+    """Low degrees whole with probability 1, the rest below, nothing twice; norms as they are."""
     X = np.random.default_rng(0).normal(size=(20, 3))
-    features, inclusion = monomial_space(Polynomial(4, 0.5), X).draw(
-        n_components, 1e6, 0, 1, n_components // 2
-    )
-    assert len(features) == n_components == len(set(features.multisets.tuples()))
-    degrees = features.multisets.degrees()
-    whole = 1 if n_components < 8 else (4 if n_components < 20 else 10)
-    assert (np.sort(degrees)[:whole] <= {1: 0, 4: 1, 10: 2}[whole]).all()
-    assert (inclusion > 0).all()
-    assert (inclusion <= 1).all()
-    assert (inclusion == 1).sum() >= whole
+    polynomial = monomial_space(Polynomial(4, 0.5), X)
+    pool = polynomial.draw(n_components, 1e6, 0, 1, n_components // 2)
+    names = pool.features.multisets.tuples()
+    assert len(set(names)) == len(names) == min(n_components, 35)
+    assert pool.complete == (n_components >= 35)
+    whole = [m for w, room in ((0, 2), (1, 8), (2, 20)) if n_components >= room
+             for m in oracles.multisets(3, w) if len(m) == w]  # fmt: skip
+    assert set(whole) <= set(names)
+    assert (pool.inclusion > 0).all()
+    assert (pool.inclusion <= 1).all()
+    assert {m for m, pi in zip(names, pool.inclusion, strict=True) if pi == 1} >= set(whole)
+    squares = (explicit(polynomial.series, polynomial.frame.points(X), names) ** 2).sum(axis=0)
+    np.testing.assert_allclose(pool.norms / pool.norms.sum(), squares / squares.sum())
 
 
 def test_proposal_rows_are_a_subset_of_dense_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:

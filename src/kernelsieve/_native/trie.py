@@ -22,6 +22,33 @@ def step(stack, table, level, atom, first, size):
 
 
 @native
+def write_tile(tile, first, size, column, out):
+    """out[first + b, column + t] = tile[t, b], four by four: the compiler makes shuffles of it."""
+    whole = size - size % 4
+    for b in range(0, whole, 4):
+        for t in range(0, TILE, 4):
+            a0, a1, a2, a3 = tile[t, b], tile[t, b + 1], tile[t, b + 2], tile[t, b + 3]
+            b0, b1 = tile[t + 1, b], tile[t + 1, b + 1]
+            b2, b3 = tile[t + 1, b + 2], tile[t + 1, b + 3]
+            c0, c1 = tile[t + 2, b], tile[t + 2, b + 1]
+            c2, c3 = tile[t + 2, b + 2], tile[t + 2, b + 3]
+            d0, d1 = tile[t + 3, b], tile[t + 3, b + 1]
+            d2, d3 = tile[t + 3, b + 2], tile[t + 3, b + 3]
+            row, place = first + b, column + t
+            out[row, place], out[row, place + 1] = a0, b0
+            out[row, place + 2], out[row, place + 3] = c0, d0
+            out[row + 1, place], out[row + 1, place + 1] = a1, b1
+            out[row + 1, place + 2], out[row + 1, place + 3] = c1, d1
+            out[row + 2, place], out[row + 2, place + 1] = a2, b2
+            out[row + 2, place + 2], out[row + 2, place + 3] = c2, d2
+            out[row + 3, place], out[row + 3, place + 1] = a3, b3
+            out[row + 3, place + 2], out[row + 3, place + 3] = c3, d3
+    for b in range(whole, size):
+        for t in range(TILE):
+            out[first + b, column + t] = tile[t, b]
+
+
+@native
 def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
     """Row-major features: out[b, columns[node]] = weight[node] * product of the path's atoms.
 
@@ -44,9 +71,7 @@ def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
                     tile[gathered, b] = stack[level, b] * weight[node]
                 gathered += 1
                 if gathered == TILE:
-                    for b in range(size):
-                        for t in range(TILE):
-                            out[first + b, column + t] = tile[t, b]
+                    write_tile(tile, first, size, column, out)
                     column += TILE
                     gathered = 0
         for b in range(size):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
-from kernelsieve._series import SeriesTooLongError
+from kernelsieve._series import Series, SeriesTooLongError
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.features._base import FeatureMap
@@ -25,11 +25,11 @@ from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
-TRIAL_ROWS = 2048
+TRIAL_ROWS = 1024
 # A rotation must hold this much more of the trace: columns have names, and targets that depend on
 # few of them or on their products are lost on principal components.
 ROTATION_HANDICAP = 0.002
-TRIAL_COMPONENTS = 1000
+TRIAL_COMPONENTS = 500
 HELD_OUT_ROWS = 1500
 LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal directions
 LARGEST_MERCER = 256  # columns; beyond, "auto" stays with monomials: hardly worse, made quicker
@@ -139,33 +139,41 @@ class SampledFeatures(FeatureMap):
 
     def _choose_space(self, X: Any, seed: int) -> Space:
         """The candidate space whose features hold most of the kernel's trace, on a subsample."""
-        candidates = self._possible(self._candidates(X), X)
+        candidates, series = self._possible(self._candidates(X), X)
         if len(candidates) > 1:
             trial_rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
             size = min(self._trial_components(), TRIAL_COMPONENTS)
             # With draws of its own: a draw that was judged must not be drawn again.
             trial = root_seed(stream(seed, "trial"))
-            spaces = [self._space(trial_rows, *candidate, seed) for candidate in candidates]
+            trial_series = None if series is None else self._series(trial_rows)
+            spaces = [
+                self._space(trial_rows, *candidate, trial_series, seed) for candidate in candidates
+            ]
             traces = [space.captured_trace(size, trial, self.n_jobs) for space in spaces]
             handicaps = [ROTATION_HANDICAP * rotate for _, rotate in candidates]
             candidates = [candidates[int(np.argmax(np.subtract(traces, handicaps)))]]
         ((basis, rotate),) = candidates
         self.basis_, self.rotate_ = basis, rotate
-        space = self._space(X, basis, rotate, seed)
+        space = self._space(X, basis, rotate, series, seed)
         self.truncation_degree_ = space.series.degree if isinstance(space, MonomialSpace) else None
         return space
 
-    def _possible(self, candidates: list[tuple[str, bool]], X: Any) -> list[tuple[str, bool]]:
-        """The candidates whose series is not too long for X; an error where none is left."""
+    def _possible(
+        self, candidates: list[tuple[str, bool]], X: Any
+    ) -> tuple[list[tuple[str, bool]], Series | None]:
+        """The candidates whose series is not too long for X, and the series."""
         if not any(basis == "monomial" for basis, _ in candidates):
-            return candidates
+            return candidates, None
         try:
-            self.kernel_.series(X, self._tolerance, center=self.center)
+            return candidates, self._series(X)
         except SeriesTooLongError:
-            candidates = [candidate for candidate in candidates if candidate[0] == "mercer"]
-            if not candidates:
+            others = [candidate for candidate in candidates if candidate[0] == "mercer"]
+            if not others:
                 raise
-        return candidates
+            return others, None
+
+    def _series(self, X: Any) -> Series:
+        return self.kernel_.series(X, self._tolerance, center=self.center)
 
     @property
     def _tolerance(self) -> float:
@@ -198,15 +206,14 @@ class SampledFeatures(FeatureMap):
         )
         return [(basis, rotate) for basis in bases for rotate in rotations]
 
-    def _space(self, X: Any, basis: str, rotate: bool, seed: int) -> Space:
-        tol = self._tolerance
+    def _space(self, X: Any, basis: str, rotate: bool, series: Series | None, seed: int) -> Space:
         kernel = self.kernel_
         if basis == "mercer":
             assert isinstance(kernel, Gaussian)
             frame = Frame.of_gaussian(kernel.gamma, X, self.center)
             frame = frame.rotated(X, seed) if rotate else frame
-            return MercerSpace(frame, X, tol / X.size, seed)
-        series = kernel.series(X, tol, center=self.center)
+            return MercerSpace(frame, X, self._tolerance / X.size, seed)
+        assert series is not None
         frame = Frame.of_series(series, X)
         return MonomialSpace(series, frame.rotated(X, seed) if rotate else frame, X, seed)
 

@@ -25,7 +25,7 @@ from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.rank_conditioning import inclusion_probabilities
 from kernelsieve.sampling.row_norm import RowNormProposal
 
-PROPOSAL_ROWS = 16384  # dense rows that draws come from; sparse ones use them all
+PROPOSAL_ROWS = 8192  # dense rows that draws come from; sparse ones use them all
 PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
 MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
 MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
