@@ -161,23 +161,34 @@ class PolynomialVariant:
 
 class ExponentialVariant:
     parameters: ClassVar = {"kernel": "exponential", "rotate": False}
+    expected_failed_checks: ClassVar = dict.fromkeys(
+        ["check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in"],
+        "their X is 100 away from the origin, where exp(gamma |x|^2) is no float64",
+    )
 
     def gram(self, X: Array) -> Array:
         return oracles.gram(oracles.exponential, X, gamma=self.gamma)
 
 
 class InversePolynomialVariant:
-    """shift = 1e5 holds whatever the battery brings; unbiasedness is tested at shift = 2."""
+    """shift = 1e5 holds whatever the battery brings; unbiasedness is tested at shift = 2.5."""
 
     parameters: ClassVar = {"kernel": InversePolynomial(1e5), "rotate": False}
     unbiased_parameters: ClassVar = {
-        "kernel": InversePolynomial(2.0),
+        "kernel": InversePolynomial(2.5),
         "gamma": "scale",
         "alpha": 1e-3,
     }
 
     def gram(self, X: Array) -> Array:
-        return oracles.gram(oracles.inverse_polynomial, X, shift=2.0)
+        return oracles.gram(oracles.inverse_polynomial, X, shift=2.5)
+
+    def test_different_seeds_differ(self) -> None:
+        X = points()
+        fits = [
+            self.build(kernel=InversePolynomial(3.0), random_state=seed).fit(X) for seed in (1, 2)
+        ]
+        assert fits[0].monomials_ != fits[1].monomials_
 
 
 class DotProductVariant:
@@ -282,7 +293,7 @@ UNBIASED: dict[str, tuple[dict[str, Any], bool]] = {
     "inverse polynomial csr": ({"kernel": InversePolynomial(2.0)}, True),
     "dot product csr": ({"kernel": DotProduct([1.0, 0.0, 0.5, 0.3, 0.0, 0.2])}, True),
 }
-QUICK_SEEDS, SLOW_SEEDS = 200, 2000
+QUICK_SEEDS, SLOW_SEEDS = 160, 2000
 
 
 def assert_unbiased(
@@ -379,17 +390,17 @@ def test_unbiased_from_few_proposal_rows(name: str, monkeypatch: pytest.MonkeyPa
 def test_unbiased_when_the_draws_are_cut_short(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """About 25 draws for 30 features: the cap is the stopping time, and the size is random."""
     make_small(monkeypatch, max_draws=25)
-    check_unbiased(RowNormFeatures, name, range(2 * QUICK_SEEDS), n_components=30)
+    check_unbiased(RowNormFeatures, name, range(QUICK_SEEDS), n_components=30)
 
 
 def test_every_monomial_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
-    check_every_monomial(RowNormFeatures, range(500), n_components=16)
+    check_every_monomial(RowNormFeatures, range(400), n_components=16)
 
 
 def test_every_monomial_counts_once_from_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     few_proposal_rows(monkeypatch)
-    check_every_monomial(RowNormFeatures, other_seeds(500), n_components=24)
+    check_every_monomial(RowNormFeatures, other_seeds(400), n_components=24)
 
 
 def check_every_monomial(

@@ -12,7 +12,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from test_row_norm import time_limit
@@ -179,6 +179,7 @@ def series_of(kernel: Any, X: Array, degree: int = 6) -> Series:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=15)
 @given(tuples=distinct_multisets)
 @example(tuples=[()])
 @example(tuples=[(0, 0, 0, 0, 0, 0)])

@@ -85,11 +85,11 @@ class Space(ABC):
         """
         everything = self.all_features(n_components)
         if everything is not None:
-            return self._whole_pool(everything)
+            return self._whole_pool(everything, n_jobs)
         whole, lowest = self.whole_degrees(budget)
         proposal = self.proposal(lowest)
         if proposal.is_empty:
-            return self._whole_pool(whole)
+            return self._whole_pool(whole, n_jobs)
         drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
         features = self.features(
             Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
@@ -99,9 +99,11 @@ class Space(ABC):
         inclusion[features.multisets.degrees() < lowest] = 1.0
         return self._without_vanished(Pool(features, inclusion, probabilities, complete=False))
 
-    def _whole_pool(self, multisets: Multisets) -> Pool:
+    def _whole_pool(self, multisets: Multisets, n_jobs: int | None) -> Pool:
         ones = np.ones(len(multisets))
-        return Pool(self.features(multisets, ones), ones, ones, complete=True)
+        features, proposal = self.features(multisets, ones), self.proposal(0)
+        norms = ones if proposal.is_empty else proposal.probabilities(features, n_jobs)
+        return Pool(features, ones, norms, complete=True)
 
     def _without_vanished(self, pool: Pool) -> Pool:
         """Leave out features that underflow to 0 on all rows (of an outlier in many columns)."""
