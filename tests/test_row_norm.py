@@ -33,7 +33,7 @@ from kernelsieve.kernels import (
     Laplacian,
     Polynomial,
 )
-from kernelsieve.sampling import distinct, space
+from kernelsieve.sampling import distinct, frame, space
 from kernelsieve.sampling.keyed import keyed_rows
 
 Array = Any
@@ -384,6 +384,15 @@ def test_unbiased_from_few_proposal_rows_quickly(
 def test_unbiased_from_few_proposal_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     few_proposal_rows(monkeypatch)
     check_unbiased(RowNormFeatures, name, other_seeds(SLOW_SEEDS), n_components=20)
+
+
+@pytest.mark.parametrize("name", ["polynomial rotated", "mercer rotated"])
+def test_unbiased_in_a_frame_from_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any rotation is right: three of the twelve rows, which do not even span the columns."""
+    make_small(monkeypatch)
+    monkeypatch.setattr(frame, "ROTATION_ROWS", 3)
+    monkeypatch.setattr(space, "HISTOGRAM_ROWS", 5)
+    check_unbiased(RowNormFeatures, name, range(QUICK_SEEDS))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "mercer", "polynomial csr"])
