@@ -171,6 +171,16 @@ def test_unbiased_when_the_draws_are_cut_short(
     check_unbiased(AdaptiveFeatures, name, range(QUICK_SEEDS), targets(kind), n_components=2 * SIZE)
 
 
+@pytest.mark.parametrize(("name", "kind"), [("gaussian", "regression"), ("mercer", None)])
+def test_unbiased_from_a_small_pool(
+    name: str, kind: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice as many as are kept: the first phase leaves out as much as the second."""
+    make_small(monkeypatch)
+    monkeypatch.setattr(adaptive, "POOL_FACTOR", 2)
+    check_unbiased(AdaptiveFeatures, name, range(QUICK_SEEDS), targets(kind), n_components=SIZE)
+
+
 def anchors_without_the_lonely_row(count: int) -> list[int]:
     def without(seed: int) -> bool:
         return all(

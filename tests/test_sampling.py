@@ -328,7 +328,7 @@ def test_points_columns_and_radius_of_a_frame(center: bool, rotate: bool, dtype:
     assert points.dtype == dtype
     np.testing.assert_allclose(points, expected, **close)
     chosen = np.array([3, 1])
-    columns = frame.columns(X, chosen, frame.projector(chosen, dtype))
+    columns = frame.columns(frame.centred(X), chosen, frame.projector(chosen, dtype))
     np.testing.assert_allclose(columns, expected[:, chosen].T, **close)
     np.testing.assert_allclose(frame.squared_radius(X), (expected**2).sum(axis=1), **close)
     np.testing.assert_allclose(frame.spread, np.sqrt((expected**2).mean(axis=0)), **close)
@@ -965,10 +965,11 @@ def test_a_constant_output_among_others_is_dropped() -> None:
         (np.arange(5.0), "5.*7"),
         (np.array([1.0, np.nan, 0, 0, 0, 0, 0]), "NaN"),
         (np.array([1.0, np.inf, 0, 0, 0, 0, 0]), "NaN or infinity"),
+        (np.array([1.0, np.nan, 0, 0, 0, 0, 0], dtype=object), "NaN"),
         (3.0, "y"),
         ([], "0.*7"),
     ],
-    ids=["too short", "NaN", "infinity", "a number", "empty"],
+    ids=["too short", "NaN", "infinity", "an object that is NaN", "a number", "empty"],
 )
 def test_bad_targets(y: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -21,8 +21,8 @@ def power_table(lines, coordinate, order, out):
             done = order[a - 1]
             line[:] = out[a - 1]
         else:
-            done = 0
-            line[:] = 1.0
+            done = 1
+            line[:] = source
         for k in range(done + 1, order[a] + 1):
             factor = out.dtype.type(1.0 / np.sqrt(k))
             for b in range(size):

@@ -64,11 +64,17 @@ def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
         stack[0, :size] = root[first : first + size]
         for node in range(len(depth)):
             level = depth[node]
-            if level > 0:
-                step(stack, table, level, atom[node], first, size)
-            if columns[node] >= 0:
+            if level > 0 and columns[node] >= 0:
                 for b in range(size):
-                    tile[gathered, b] = stack[level, b] * weight[node]
+                    product = stack[level - 1, b] * table[atom[node], first + b]
+                    stack[level, b] = product
+                    tile[gathered, b] = product * weight[node]
+            elif level > 0:
+                step(stack, table, level, atom[node], first, size)
+            else:
+                for b in range(size):
+                    tile[gathered, b] = stack[0, b] * weight[node]
+            if columns[node] >= 0:
                 gathered += 1
                 if gathered == TILE:
                     write_tile(tile, first, size, column, out)

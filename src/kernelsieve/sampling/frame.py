@@ -71,33 +71,32 @@ class Frame:
         """|x'|^2 of every row: rotations do not change it."""
         return self.scale**2 * squared_norms(X, self.center)
 
+    def centred(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Dense rows minus the centre, in their own float type."""
+        return X if self.center is None else X - self.center.astype(X.dtype)
+
     def points(self, X: Any) -> Any:
         """x' of the rows of X, in X's float type; sparse rows stay sparse."""
-        points = X if sp.issparse(X) else self._centred(X)
+        points = X if sp.issparse(X) else self.centred(X)
         if self.rotation is not None:
             points = points @ self.rotation.astype(X.dtype)
         return points * X.dtype.type(self.scale)
 
     def projector(self, coordinates: NDArray[np.int64], dtype: Any) -> NDArray[Any] | None:
-        """What turns rows into some coordinates of x'; None where they are columns of X."""
+        """What turns centred rows into some coordinates of x'; None where they are columns."""
         if self.rotation is None:
             return None
         return (self.rotation[:, coordinates].T * self.scale).astype(dtype)
 
     def columns(
-        self, X: NDArray[Any], coordinates: NDArray[np.int64], projector: NDArray[Any] | None
+        self, centred: NDArray[Any], coordinates: NDArray[np.int64], projector: NDArray[Any] | None
     ) -> NDArray[Any]:
-        """Some coordinates of x' for a block of dense rows, one line for each coordinate."""
+        """Some coordinates of x' for a block of centred rows, one line for each coordinate."""
         if projector is not None:
-            return projector @ self._centred(X).T
-        lines = np.ascontiguousarray(X.T[coordinates])
-        if self.center is not None:
-            lines -= self.center[coordinates, None].astype(X.dtype)
-        lines *= X.dtype.type(self.scale)
+            return projector @ centred.T
+        lines = np.ascontiguousarray(centred.T[coordinates])
+        lines *= centred.dtype.type(self.scale)
         return lines
-
-    def _centred(self, X: NDArray[Any]) -> NDArray[Any]:
-        return X if self.center is None else X - self.center.astype(X.dtype)
 
 
 def principal_directions(

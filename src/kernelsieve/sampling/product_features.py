@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._moments import weighted_counts
+from kernelsieve._moments import squared_norms, weighted_counts
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
 from kernelsieve._parallel import ordered_row_blocks, row_blocks
@@ -98,9 +98,10 @@ class ProductFeatures:
     def _dense(self, evaluator: Any, X: NDArray[Any], out: Any) -> None:
         trie = self.trie
         weights, projector = self._prepare(X.dtype)
+        centred = self.frame.centred(X)
         table, roots = self.basis.dense_atoms(
-            self.frame.columns(X, self._lines, projector),
-            lambda: self.frame.squared_radius(X),
+            self.frame.columns(centred, self._lines, projector),
+            lambda: self.frame.scale**2 * squared_norms(centred),
             trie.atom_coordinates,
             trie.atom_orders,
         )
