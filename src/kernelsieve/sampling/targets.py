@@ -22,7 +22,7 @@ def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
     if y.shape[0] != n_rows:
         raise ValueError(f"y has {y.shape[0]} rows and X has {n_rows}")
     if y.dtype.kind == "O" and any(label is None or label != label for label in y.ravel()):
-        raise ValueError("y contains missing labels: drop those rows or give them a label")
+        raise ValueError("y contains NaN or missing labels: drop those rows or give them a label")
     columns = y.reshape(n_rows, -1) if y.dtype.kind == "f" else _one_hot(y)
     columns = columns.astype(np.float64)
     if not np.isfinite(columns).all():
