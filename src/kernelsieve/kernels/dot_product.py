@@ -37,7 +37,13 @@ class _DotProductKernel(SeriesKernel):
         with np.errstate(over="ignore"):
             self._of_product(values)
             values = values.astype(X.dtype)
-        return self._check_finite(values)
+        if not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise ValueError(
+                f"row {row} has |x|^2 = {squared_norms(X)[row]:.6g}, where {self!r} overflows "
+                f"{values.dtype}: scale X, or lower gamma"
+            )
+        return values
 
     def _check_radius(self, X: Any, Y: Any) -> None:
         """Refuse points where the kernel is not defined."""

@@ -15,6 +15,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.row_norm import coordinate_words
+
 
 @dataclass(frozen=True)
 class Multisets:
@@ -47,6 +49,14 @@ class Multisets:
     def degrees(self) -> NDArray[np.int64]:
         """The sizes of the multisets, counted with multiplicity."""
         return np.bincount(self.owners, weights=self.orders, minlength=len(self)).astype(np.int64)
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """A 64-bit word for each multiset, the same wherever and however it was drawn."""
+        n_coordinates = int(self.coordinates.max(initial=-1)) + 1
+        words = coordinate_words(n_coordinates)[self.coordinates]
+        hashes = np.zeros(len(self), dtype=np.uint64)
+        np.add.at(hashes, self.owners, words * self.orders.astype(np.uint64))
+        return hashes
 
     def take(self, chosen: NDArray[np.int64]) -> Multisets:
         """The multisets with these numbers, in this order."""

@@ -34,7 +34,7 @@ def systematic_sample(
     Systematic sampling in random order: one uniform start, then a step of 1 along the running sum.
     """
     certain = np.flatnonzero(probabilities >= 1.0)
-    uncertain = rng.permutation(np.flatnonzero(probabilities < 1.0))
+    uncertain = rng.permutation(np.flatnonzero((probabilities > 0.0) & (probabilities < 1.0)))
     running = np.cumsum(probabilities[uncertain])
     count = round(float(running[-1])) if len(running) else 0
     if count == 0:

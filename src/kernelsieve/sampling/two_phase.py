@@ -70,5 +70,7 @@ def thin_pool(
     pool: Pool, keep: NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The features kept, and their weights 1 / sqrt(pi_1 pi_2)."""
-    chosen = systematic_sample(keep, rng)
+    # In an order of the names, which dense and sparse rows share, not in that of the columns.
+    columns = np.argsort(pool.features.multisets.hashes())
+    chosen = columns[systematic_sample(keep[columns], rng)]
     return chosen, 1.0 / np.sqrt(pool.inclusion[chosen] * keep[chosen])
