@@ -85,8 +85,7 @@ class RowNormProposal:
     def _store(self, points: Any) -> None:
         """Points as the native arrays of CSR rows; dense ones have no index pointer."""
         if sp.issparse(points):
-            self._data, self._indices = points.data, points.indices.astype(np.int64)
-            self._indptr = points.indptr.astype(np.int64)
+            self._data, self._indices, self._indptr = points.data, points.indices, points.indptr
         else:
             self._data = np.ascontiguousarray(points).ravel()
             self._indices = np.arange(points.shape[1])
