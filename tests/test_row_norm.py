@@ -790,10 +790,14 @@ class SampledContract:
         X = data(40)
         X *= np.sqrt(1.85) / np.linalg.norm(X, axis=1, keepdims=True)
         features = self.build(200, kernel=InversePolynomial(2.0), rotate=False)
-        Z = as_dense(features.fit_transform(container(X.astype(dtype))))
-        assert np.isfinite(Z).all()
+        grams = []
+        for seed in range(12):  # one draw is off by more than half now and then
+            features.set_params(random_state=seed)
+            Z = as_dense(features.fit_transform(container(X.astype(dtype))))
+            assert np.isfinite(Z).all()
+            grams.append(Z @ Z.T)
         K = gram_of(InversePolynomial(2.0), X)
-        assert np.abs(Z @ Z.T - K).max() < 0.6 * K.max()
+        assert np.abs(np.mean(grams, axis=0) - K).max() < 0.5 * K.max()
 
     @pytest.mark.parametrize(
         "parameters",
