@@ -17,12 +17,12 @@ FLOATS = (np.float64, np.float32)
 def check_points(X: Any, name: str = "X") -> Any:
     """X as finite float32 or float64 rows: a C array, or a canonical CSR matrix or array."""
     X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
-    return canonical_csr(X) if sp.issparse(X) else X
+    return canonical_rows(X)
 
 
-def canonical_csr(X: Any) -> Any:
-    """CSR with sorted, unique indices, without touching the caller's arrays."""
-    if not X.has_canonical_format:
+def canonical_rows(X: Any) -> Any:
+    """CSR with sorted, unique indices, without touching the caller's arrays; dense X as it is."""
+    if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     return X

@@ -137,7 +137,6 @@ def keep_new(
     table,
     limit,
     found,
-    kept_hashes,
     kept_ends,
     kept_coordinates,
     kept_orders,
@@ -146,7 +145,7 @@ def keep_new(
     """Append the multisets that were not seen before, until ``limit`` are kept.
 
     ``table`` is an open-addressing hash set (0 is free). Returns (draws looked at, multisets kept,
-    atoms kept); stops before the atom arrays overflow (draws looked at < len(hashes)).
+    atoms kept); one multiset more than ``limit`` is counted, not kept, and ends the search.
     """
     mask = np.uint64(len(table) - 1)
     start = 0
@@ -165,7 +164,6 @@ def keep_new(
                 kept_coordinates[kept_atoms] = coordinates[a]
                 kept_orders[kept_atoms] = orders[a]
                 kept_atoms += 1
-            kept_hashes[found] = hashes[k]
             kept_ends[found] = kept_atoms
             found += 1
         start = end

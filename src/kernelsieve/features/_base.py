@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed
-from kernelsieve._validation import FLOATS, canonical_csr, check_count, sparse_output
+from kernelsieve._validation import FLOATS, canonical_rows, check_count, sparse_output
 from kernelsieve.kernels import Kernel, resolve_kernel
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
@@ -83,7 +83,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Any, reset: bool) -> Any:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
-        return X if isinstance(X, np.ndarray) else canonical_csr(X)
+        return canonical_rows(X)
 
     def _check_n_components(self) -> None:
         check_count(self.n_components, "n_components", "it is the number of features to make")

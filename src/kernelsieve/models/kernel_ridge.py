@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._validation import FLOATS, canonical_csr, check_count, check_positive
+from kernelsieve._validation import FLOATS, canonical_rows, check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.models._linear import accumulate, solve_ridge
 
@@ -88,7 +88,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             y_numeric=True,
         )
         y = np.asarray(y, dtype=np.float64)
-        X = X if isinstance(X, np.ndarray) else canonical_csr(X)
+        X = canonical_rows(X)
         self.features_ = self._fresh_features(alpha)
         with config_context(assume_finite=True):  # X was checked above
             self.features_.fit(X, y)
@@ -122,7 +122,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         """Predicted targets, of shape (n,) or (n, n_outputs)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS, order="C")
-        X = X if isinstance(X, np.ndarray) else canonical_csr(X)
+        X = canonical_rows(X)
         coefficients = self.coef_.astype(X.dtype)
 
         def block(rows: slice) -> NDArray[Any]:

@@ -56,7 +56,6 @@ class _Kept:
     def __post_init__(self) -> None:
         size = 1 << max(10, int(np.ceil(np.log2(4 * self.limit + 4))))
         self.table = np.zeros(size, dtype=np.uint64)
-        self.hashes = np.zeros(self.limit, dtype=np.uint64)
         self.ends = np.zeros(self.limit, dtype=np.int64)
         self.coordinates = np.zeros(4 * self.limit, dtype=np.int64)
         self.orders = np.zeros(4 * self.limit, dtype=np.int64)
@@ -79,7 +78,6 @@ class _Kept:
             self.table,
             self.limit,
             self.found,
-            self.hashes,
             self.ends,
             self.coordinates,
             self.orders,
