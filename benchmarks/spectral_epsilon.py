@@ -62,7 +62,7 @@ class PaperSampling:
     def __init__(self, X: Array, K: Array, gamma: float, alpha: float, threads: int) -> None:
         self.X, self.alpha, self.threads = X, alpha, threads
         series = Gaussian(gamma).series(X, 1e-6 * alpha)
-        self.space = MonomialSpace(series, Frame.of_series(series, X), X, seed=0)
+        self.space = MonomialSpace(series, Frame.of_series(series).along_columns(X), X, seed=0)
         self.proposal = self.space.proposal(lowest=0)
         eigenvalues, vectors = np.linalg.eigh(K)
         shrinkage = eigenvalues / (eigenvalues + alpha)

@@ -32,7 +32,7 @@ EVERYTHING = {"*"}
 
 MAY_USE: dict[str, set[str]] = {
     "_native": set(),
-    **{helper: set(HELPERS[:i]) for i, helper in enumerate(HELPERS)},
+    **{helper: {"_native", *HELPERS[:i]} for i, helper in enumerate(HELPERS)},
     "kernels": BASE,
     "sketches": BASE,
     "sampling": BASE | {"kernels", "sketches"},

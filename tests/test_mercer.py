@@ -229,7 +229,7 @@ def test_all_products_reproduce_the_kernel(center: bool, rotate: bool) -> None:
     """In two dimensions, with every order: on the data, and on new points within its range."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2)) @ np.array([[1.0, 0.7], [0.0, 0.5]]) + 0.5
-    frame = Frame.of_gaussian(0.6, X, center)
+    frame = Frame.of_gaussian(0.6, X, center).along_columns(X)
     frame = frame.rotated(X, 0) if rotate else frame
     points = frame.points(X)
     basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 0.0)
@@ -246,7 +246,7 @@ def test_all_products_reproduce_the_kernel(center: bool, rotate: bool) -> None:
 def test_products_are_products_of_the_values() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(37, 3))
-    frame = Frame.of_gaussian(0.4, X, True)
+    frame = Frame.of_gaussian(0.4, X, True).along_columns(X)
     points = frame.points(X)
     basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 1e-6)
     tuples = [(), (0,), (0, 0, 1), (1, 1, 1, 2), (2, 2), (0, 1, 2)]
@@ -266,7 +266,7 @@ def test_products_are_products_of_the_values() -> None:
 
 def small_basis(tol: float = 1e-9) -> tuple[Array, Frame, MercerBasis]:
     X = np.array([[0.2, -0.4, 1.0], [0.9, 0.1, 0.3], [-1.2, 0.5, 0.0], [0.0, 0.0, -0.8]])
-    frame = Frame.of_gaussian(0.5, X, False)
+    frame = Frame.of_gaussian(0.5, X, False).along_columns(X)
     points = frame.points(X)
     return X, frame, adapted_to(points, points.min(axis=0), points.max(axis=0), tol)
 
@@ -325,7 +325,7 @@ def test_draws_over_many_columns() -> None:
     """200 columns: about 50 atoms a draw, where room is made for 8; orders by coordinate."""
     X = np.random.default_rng(0).normal(size=(1, 200))
     X = np.concatenate([X, -X])
-    frame = Frame.of_gaussian(0.3, X, False)
+    frame = Frame.of_gaussian(0.3, X, False).along_columns(X)
     points = frame.points(X)
     basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 1e-6)
     draws = MercerProposal(basis, frame, X, 0).draw(3000, np.random.default_rng(0))
@@ -360,7 +360,7 @@ def assert_held(mercer: MercerSpace, X: Array, share: float) -> None:
 
 
 def mercer_space(X: Array, rotate: bool, seed: int = 0) -> MercerSpace:
-    frame = Frame.of_gaussian(0.5, X, True)
+    frame = Frame.of_gaussian(0.5, X, True).along_columns(X)
     return MercerSpace(frame.rotated(X, seed) if rotate else frame, X, 1e-9, seed)
 
 

@@ -930,8 +930,8 @@ def test_the_heaviest_features_are_there() -> None:
 
 
 def test_the_default_constants_on_small_data() -> None:
-    """As users have them: batches of 16,384 draws and up to two million."""
-    assert distinct.BATCH == 16384
+    """As users have them: batches of 4,096 draws and up to two million."""
+    assert distinct.BATCH == 4096
     assert _sampled.TRIAL_ROWS >= 1024
     X = data(200, 4)
     for basis in ("monomial", "mercer"):

@@ -190,7 +190,7 @@ def test_features_are_explicit_products(
     X = data().astype(dtype)
     series = series_of(KERNELS[name], X)
     weights = np.linspace(0.5, 2.0, len(tuples))
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     features = ProductFeatures(
         frame,
         MonomialBasis(series),
@@ -230,7 +230,7 @@ def test_rows_at_the_edges_of_blocks(n: int, container: str) -> None:
     tuples = [(), (0,), (0, 1), (1, 1, 2), (5,)] + [(i, j, 5) for i in range(4) for j in range(4)]
     tuples = sorted({tuple(sorted(m)) for m in tuples})
     series = series_of(Gaussian(0.4), X)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     features = ProductFeatures(
         frame,
         MonomialBasis(series),
@@ -256,7 +256,7 @@ def test_threads_and_blocks_do_not_change_sums(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(product_features, "BLOCK_ROWS", 32)
     X = data(300)
     series = series_of(Exponential(0.5), X)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     multisets = all_of_degrees(np.arange(6), [0, 1, 2, 3])
     weights = np.ones(len(multisets))
     for container, sparse in ((np.asarray, False), (sp.csr_array, True)):
@@ -280,7 +280,7 @@ def test_a_wide_tree_on_short_and_long_rows() -> None:
     tuples = [(), *((i,) for i in range(d)), *((i, j) for i in range(d) for j in range(i, d))]
     tuples += [(i, i + 1, i + 2) for i in range(d - 2)]
     series = series_of(Exponential(0.5), X)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     features = ProductFeatures(
         frame,
         MonomialBasis(series),
@@ -297,7 +297,7 @@ def test_a_wide_tree_on_short_and_long_rows() -> None:
 def test_reweighted_keeps_the_features() -> None:
     X = data()
     series = series_of(Gaussian(0.4), X)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     multisets = all_of_degrees(np.arange(6), [1, 2])
     features = ProductFeatures(
         frame, MonomialBasis(series), multisets, np.ones(len(multisets)), sparse=False
@@ -317,7 +317,7 @@ def test_reweighted_keeps_the_features() -> None:
 @pytest.mark.parametrize("center", [False, True])
 def test_points_columns_and_radius_of_a_frame(center: bool, rotate: bool, dtype: type) -> None:
     X = (data(50, 4, density=1.0) + 0.7).astype(dtype)
-    frame = Frame.of_gaussian(0.8, X, center)
+    frame = Frame.of_gaussian(0.8, X, center).along_columns(X)
     frame = frame.rotated(X, 0) if rotate else frame
     wide = X.astype(np.float64)
     expected = math.sqrt(1.6) * (wide - (wide.mean(axis=0) if center else 0.0))
@@ -338,7 +338,7 @@ def test_points_columns_and_radius_of_a_frame(center: bool, rotate: bool, dtype:
 def test_sparse_points_stay_sparse() -> None:
     X = data()
     series = Gaussian(0.8).series(sp.csr_array(X), 1e-6)
-    frame = Frame.of_series(series, sp.csr_array(X))
+    frame = Frame.of_series(series).along_columns(sp.csr_array(X))
     points = frame.points(sp.csr_array(X))
     assert sp.issparse(points)
     np.testing.assert_allclose(points.toarray(), math.sqrt(1.6) * X)
@@ -436,7 +436,7 @@ def multisets_of(draws: Any) -> list[Index]:
 
 def assert_row_norm_draws(kernel: Any, X: Array, container: str, lowest: int) -> None:
     series = kernel.series(X, 1e-3, center=False)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     tuples, P = exact_row_norm_distribution(series, frame.points(X), lowest)
     proposal = RowNormProposal(series, frame, CONTAINERS[container](X), lowest)
     draws = proposal.draw(DRAWS, np.random.default_rng(0))
@@ -464,7 +464,7 @@ def test_a_zero_row_draws_nothing_but_the_constant(name: str, lowest: int, conta
 @pytest.mark.parametrize("lowest", [0, 2])
 def test_probabilities_are_those_of_the_draws(name: str, lowest: int, container: str) -> None:
     series = DRAW_KERNELS[name].series(ROWS, 1e-3, center=False)
-    frame = Frame.of_series(series, ROWS)
+    frame = Frame.of_series(series).along_columns(ROWS)
     tuples, P = exact_row_norm_distribution(series, frame.points(ROWS), lowest)
     A = CONTAINERS[container](ROWS)
     features = ProductFeatures(
@@ -484,7 +484,7 @@ def test_probabilities_are_those_of_the_draws(name: str, lowest: int, container:
 def test_the_added_row_has_its_share(name: str, share: float, lowest: int) -> None:
     """Proposal rows 0 and 2 only: column 2, nonzero in row 4, is drawn through the added row."""
     series = DRAW_KERNELS[name].series(ROWS, 1e-3, center=False)
-    frame = Frame.of_series(series, ROWS)
+    frame = Frame.of_series(series).along_columns(ROWS)
     chosen = ROWS[[0, 2]]
     spread = frame.scale * np.sqrt((ROWS**2).mean(axis=0))
     tuples, of_rows = exact_row_norm_distribution(series, frame.points(chosen), lowest)
@@ -508,7 +508,7 @@ def test_hashes_name_the_multisets() -> None:
     X = np.random.default_rng(0).normal(size=(30, 8))
     series = Exponential(0.3).series(X, 1e-3)
     for A in (X, sp.csr_array(X)):
-        draws = RowNormProposal(series, Frame.of_series(series, X), A, 0).draw(
+        draws = RowNormProposal(series, Frame.of_series(series).along_columns(X), A, 0).draw(
             20_000, np.random.default_rng(0)
         )
         pairs = set(zip(draws[0].tolist(), multisets_of(draws), strict=True))
@@ -525,7 +525,9 @@ def test_draws_with_more_atoms_than_there_was_room_for(container: str) -> None:
     x = np.random.default_rng(0).normal(size=(1, 60))
     x *= math.sqrt(40.0) / np.linalg.norm(x)
     series = Exponential(1.0).series(x, 1e-6)
-    proposal = RowNormProposal(series, Frame.of_series(series, x), CONTAINERS[container](x), 0)
+    proposal = RowNormProposal(
+        series, Frame.of_series(series).along_columns(x), CONTAINERS[container](x), 0
+    )
     draws = multisets_of(proposal.draw(20_000, np.random.default_rng(0)))
     poisson = stats.poisson(40.0).pmf(np.arange(series.degree + 1))
     assert_drawn_from([len(m) for m in draws], dict(enumerate(poisson / poisson.sum())))
@@ -629,7 +631,7 @@ def test_threads_do_not_change_the_draws(batch: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(distinct, "BATCH", batch)
     X = np.random.default_rng(0).normal(size=(30, 5))
     series = Exponential(0.3).series(X, 1e-3)
-    proposal = RowNormProposal(series, Frame.of_series(series, X), X, 0)
+    proposal = RowNormProposal(series, Frame.of_series(series).along_columns(X), X, 0)
     first, tau = draw_distinct(proposal, 100, 1e4, 0, 1)
     for n_jobs in (2, 4):
         again, time = draw_distinct(proposal, 100, 1e4, 0, n_jobs)
@@ -885,7 +887,7 @@ def test_anchors_score_leverage_and_targets(small_gram: tuple[Array, Array]) -> 
     assert anchors.total_leverage == pytest.approx(dimension, rel=bound)
     # And the scores of pool features, against the oracle's leverage of the explicit lifting.
     series = Gaussian(0.3).series(X, 1e-9)
-    frame = Frame.of_series(series, X)
+    frame = Frame.of_series(series).along_columns(X)
     pool = list(oracles.multisets(3, 2))
     features = ProductFeatures(
         frame, MonomialBasis(series), Multisets.from_tuples(pool), np.ones(len(pool)), sparse=False
@@ -981,7 +983,7 @@ def test_bad_targets(y: Any, words: str) -> None:
 
 def monomial_space(kernel: Any, A: Any, tol: float = 1e-6) -> MonomialSpace:
     series = kernel.series(A, tol, center=False)
-    return MonomialSpace(series, Frame.of_series(series, A), A, 0)
+    return MonomialSpace(series, Frame.of_series(series).along_columns(A), A, 0)
 
 
 @pytest.mark.parametrize(

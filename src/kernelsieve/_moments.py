@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._native.moments import add_column_squares, squared_row_norms
 from kernelsieve._parallel import map_row_blocks
 
 BLOCK_ROWS = 4096
@@ -22,15 +23,16 @@ def column_means(X: NDArray[Any]) -> NDArray[np.float64]:
 def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """|x - center|^2 of every row, in float64."""
     norms = np.empty(X.shape[0])
+    origin = _origin(X, center)
 
     def block(rows: slice) -> None:
-        part = _centred(X[rows], center)
+        part = X[rows]
         if sp.issparse(part):
             squares = part.copy()
             squares.data = np.square(part.data, dtype=np.float64)
             norms[rows] = np.asarray(squares.sum(axis=1)).ravel()
         else:
-            norms[rows] = np.einsum("ij,ij->i", part, part, dtype=np.float64)
+            squared_row_norms(part, origin, norms[rows])
 
     map_row_blocks(block, X.shape[0], BLOCK_ROWS)
     return norms
@@ -38,22 +40,26 @@ def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[
 
 def mean_squares(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Mean over the rows of each squared column of X - center, in float64."""
+    origin = _origin(X, center)
 
     def block(rows: slice) -> NDArray[np.float64]:
-        part = _centred(X[rows], center)
+        part = X[rows]
         if sp.issparse(part):
             squares = np.square(part.data, dtype=np.float64)
             return weighted_counts(part.indices, squares, X.shape[1])
-        return np.einsum("ij,ij->j", part, part, dtype=np.float64)
+        sums = np.zeros(X.shape[1])
+        add_column_squares(part, origin, sums)
+        return sums
 
     return np.sum(map_row_blocks(block, X.shape[0], BLOCK_ROWS), axis=0) / X.shape[0]
 
 
 def second_moments(X: NDArray[Any], center: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Mean of (x - center)(x - center)^T, of shape (d, d)."""
+    origin = _origin(X, center)
 
     def block(rows: slice) -> NDArray[np.float64]:
-        part = _centred(X[rows], center).astype(np.float64, copy=False)
+        part = (X[rows] - origin).astype(np.float64, copy=False)
         return part.T @ part
 
     return np.sum(map_row_blocks(block, len(X), BLOCK_ROWS), axis=0) / len(X)
@@ -66,6 +72,6 @@ def weighted_counts(
     return np.bincount(places, weights=weights, minlength=length).astype(np.float64, copy=False)
 
 
-def _centred(X: Any, center: NDArray[np.float64] | None) -> Any:
-    """Rows minus the centre, in their own float type."""
-    return X if center is None else X - center.astype(X.dtype)
+def _origin(X: Any, center: NDArray[np.float64] | None) -> NDArray[Any]:
+    """The point that is subtracted, in X's float type."""
+    return np.zeros(X.shape[1], dtype=X.dtype) if center is None else center.astype(X.dtype)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
@@ -47,21 +47,20 @@ def ordered_row_blocks(
     blocks = row_blocks(n_rows, block_rows)
     threads = min(thread_count(n_jobs), len(blocks))
     with _single_threaded_blas:
-        if threads <= 1:
+        if threads <= 1 or _worker.busy:  # a worker that waits for workers may wait for ever
             yield from map(function, blocks)
             return
-        with ThreadPoolExecutor(threads) as pool:
-            pending: deque[Future[Result]] = deque()
-            try:
-                for rows in blocks:
-                    pending.append(pool.submit(function, rows))
-                    if len(pending) > threads:
-                        yield pending.popleft().result()
-                while pending:
+        pool = _pool(threads)
+        pending: deque[Future[Result]] = deque()
+        try:
+            for rows in blocks:
+                pending.append(pool.submit(function, rows))
+                if len(pending) > threads:
                     yield pending.popleft().result()
-            finally:
-                for future in pending:
-                    future.cancel()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            wait([future for future in pending if not future.cancel()])
 
 
 def map_row_blocks(
@@ -69,6 +68,29 @@ def map_row_blocks(
 ) -> list[Result]:
     """The list of ``function(rows)`` over all blocks of rows, in order."""
     return list(ordered_row_blocks(function, n_rows, block_rows, n_jobs))
+
+
+class _Worker(threading.local):
+    """Whether this thread is one of a pool's."""
+
+    busy = False
+
+
+_worker = _Worker()
+
+
+def _start_worker() -> None:
+    _worker.busy = True
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: starting one takes as long as a small block."""
+    return ThreadPoolExecutor(threads, "kernelsieve", initializer=_start_worker)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 class _SingleThreadedBlas:

@@ -140,23 +140,36 @@ class SampledFeatures(FeatureMap):
     def _choose_space(self, X: Any, seed: int) -> Space:
         """The candidate space whose features hold most of the kernel's trace, on a subsample."""
         candidates, series = self._possible(self._candidates(X), X)
+        frame = self._frame(X, series)
+        rotated = frame.rotated(X, seed) if any(rotate for _, rotate in candidates) else None
+
+        def space(rows: Any, basis: str, rotate: bool) -> Space:
+            chosen = rotated if rotate else frame.along_columns(rows)
+            assert chosen is not None
+            if basis == "mercer":
+                return MercerSpace(chosen, rows, self._tolerance / X.size, seed)
+            assert series is not None
+            return MonomialSpace(series, chosen, rows, seed)
+
         if len(candidates) > 1:
-            trial_rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
+            rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
             size = min(self._trial_components(), TRIAL_COMPONENTS)
             # With draws of its own: a draw that was judged must not be drawn again.
             trial = root_seed(stream(seed, "trial"))
-            trial_series = None if series is None else self._series(trial_rows)
-            spaces = [
-                self._space(trial_rows, *candidate, trial_series, seed) for candidate in candidates
-            ]
-            traces = [space.captured_trace(size, trial, self.n_jobs) for space in spaces]
+            traces = [space(rows, *c).captured_trace(size, trial, self.n_jobs) for c in candidates]
             handicaps = [ROTATION_HANDICAP * rotate for _, rotate in candidates]
             candidates = [candidates[int(np.argmax(np.subtract(traces, handicaps)))]]
-        ((basis, rotate),) = candidates
-        self.basis_, self.rotate_ = basis, rotate
-        space = self._space(X, basis, rotate, series, seed)
-        self.truncation_degree_ = space.series.degree if isinstance(space, MonomialSpace) else None
-        return space
+        ((self.basis_, self.rotate_),) = candidates
+        chosen = space(X, self.basis_, self.rotate_)
+        self.truncation_degree_ = series.degree if series and self.basis_ == "monomial" else None
+        return chosen
+
+    def _frame(self, X: Any, series: Series | None) -> Frame:
+        """Centre and scale: for the Gaussian they are the same with and without a series."""
+        if series is not None:
+            return Frame.of_series(series)
+        assert isinstance(self.kernel_, Gaussian)
+        return Frame.of_gaussian(self.kernel_.gamma, X, self.center)
 
     def _possible(
         self, candidates: list[tuple[str, bool]], X: Any
@@ -173,7 +186,8 @@ class SampledFeatures(FeatureMap):
             return others, None
 
     def _series(self, X: Any) -> Series:
-        return self.kernel_.series(X, self._tolerance, center=self.center)
+        assert isinstance(self.kernel_, SeriesKernel)
+        return self.kernel_.series_of(X, self._tolerance, self.center)
 
     @property
     def _tolerance(self) -> float:
@@ -205,17 +219,6 @@ class SampledFeatures(FeatureMap):
             )
         )
         return [(basis, rotate) for basis in bases for rotate in rotations]
-
-    def _space(self, X: Any, basis: str, rotate: bool, series: Series | None, seed: int) -> Space:
-        kernel = self.kernel_
-        if basis == "mercer":
-            assert isinstance(kernel, Gaussian)
-            frame = Frame.of_gaussian(kernel.gamma, X, self.center)
-            frame = frame.rotated(X, seed) if rotate else frame
-            return MercerSpace(frame, X, self._tolerance / X.size, seed)
-        assert series is not None
-        frame = Frame.of_series(series, X)
-        return MonomialSpace(series, frame.rotated(X, seed) if rotate else frame, X, seed)
 
     def _check_n_components(self) -> None:
         if self.n_components != "auto":

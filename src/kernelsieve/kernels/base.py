@@ -101,7 +101,12 @@ class SeriesKernel(Kernel):
         >>> Gaussian(gamma=1.0).series(X, tol=1e-6).degree
         14
         """
-        X = check_points(X)
+        return self.series_of(check_points(X), tol, center, max_degree)
+
+    def series_of(
+        self, X: Any, tol: float, center: Any = "auto", max_degree: int = MAX_DEGREE
+    ) -> Series:
+        """``series`` of rows that are known to be valid."""
         check_choice(center, "center", ("auto", True, False))
         if not (isinstance(tol, int | float | np.number) and tol >= 0):
             raise ValueError(f"tol={tol!r} must be >= 0: it is the trace that truncation may cost")

@@ -15,7 +15,7 @@ from kernelsieve._random import stream
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.rank_conditioning import stopping_time
 
-BATCH = 16384  # draws made by one stream: fixed, so that threads do not change them
+BATCH = 4096  # draws made by one stream: fixed, so that threads do not change them
 
 Draws = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 

@@ -38,19 +38,19 @@ class Frame:
     spread: NDArray[np.float64] | None = None
 
     @classmethod
-    def of_series(cls, series: Series, X: Any) -> Frame:
-        """The frame that a kernel's series asks for, unrotated."""
-        return cls._unrotated(series.scale, series.center, X)
+    def of_series(cls, series: Series) -> Frame:
+        """The frame that a kernel's series asks for."""
+        return cls(series.scale, series.center)
 
     @classmethod
     def of_gaussian(cls, gamma: float, X: NDArray[Any], center: Any) -> Frame:
         """The frame of the Gaussian on dense data, for the bases that need no Taylor series."""
         mean = None if center is False else column_means(X)
-        return cls._unrotated(float(np.sqrt(2.0 * gamma)), mean, X)
+        return cls(float(np.sqrt(2.0 * gamma)), mean)
 
-    @classmethod
-    def _unrotated(cls, scale: float, center: NDArray[np.float64] | None, X: Any) -> Frame:
-        return cls(scale, center, spread=scale * np.sqrt(mean_squares(X, center)))
+    def along_columns(self, X: Any) -> Frame:
+        """The same frame with the columns of X as its coordinates."""
+        return replace(self, spread=self.scale * np.sqrt(mean_squares(X, self.center)))
 
     def rotated(self, X: NDArray[Any], seed: int) -> Frame:
         """The same frame, turned to the principal directions of (some rows of) X."""
