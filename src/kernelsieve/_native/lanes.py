@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 LANES = 16  # rows in a vector, and columns in a tile: a cache line of float32
 
 
-def _vector_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+def vector_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
     """A pointer to LANES consecutive entries of a contiguous array."""
     data = context.make_array(array_type)(context, builder, array).data
     vector = ir.VectorType(context.get_data_type(array_type.dtype), LANES)
@@ -26,10 +26,11 @@ def _vector_pointer(context: Any, builder: Any, array_type: Any, array: Any, off
 def _line(context: Any, builder: Any, array_type: Any, array: Any, line: Any) -> Any:
     """A pointer to a line of an array of shape (?, LANES)."""
     offset = builder.mul(line, ir.Constant(line.type, LANES))
-    return _vector_pointer(context, builder, array_type, array, offset)
+    return vector_pointer(context, builder, array_type, array, offset)
 
 
-def _alignment(array_type: Any) -> int:
+def alignment(array_type: Any) -> int:
+    """Bytes of one entry: all that is known of where an array begins."""
     return int(array_type.dtype.bitwidth) // 8
 
 
@@ -37,7 +38,7 @@ def _advance(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     """stack[level] = stack[level - 1] * table[atom], and that product."""
     stack_type, _, table_type = signature.args[:3]
     stack, level, table, atom = args[:4]
-    align = _alignment(stack_type)
+    align = alignment(stack_type)
     above = builder.sub(level, ir.Constant(level.type, 1))
     parent = builder.load(_line(context, builder, stack_type, stack, above), align=align)
     factor = builder.load(_line(context, builder, table_type, table, atom), align=align)
@@ -63,7 +64,7 @@ def multiply_lanes(typing_context, stack, level, table, atom, tile, place, weigh
         everywhere = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
         weighted = builder.fmul(product, builder.shuffle_vector(first, undefined, everywhere))
         target = _line(context, builder, tile_type, tile, place)
-        builder.store(weighted, target, align=_alignment(tile_type))
+        builder.store(weighted, target, align=alignment(tile_type))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -77,7 +78,7 @@ def add_lane_squares(typing_context, stack, level, table, atom, sums, place):
     def codegen(context, builder, signature, args):
         product = _advance(context, builder, signature, args)
         sums_type, (sums, place) = signature.args[4], args[4:]
-        target, align = _line(context, builder, sums_type, sums, place), _alignment(sums_type)
+        target, align = _line(context, builder, sums_type, sums, place), alignment(sums_type)
         total = builder.fadd(builder.load(target, align=align), builder.fmul(product, product))
         builder.store(total, target, align=align)
         return context.get_dummy_value()
@@ -99,7 +100,7 @@ def write_transposed(typing_context, tile, out, row, column):
         vectors = []
         for t in range(LANES):
             source = _line(context, builder, tile_type, tile, ir.Constant(row.type, t))
-            vector = builder.load(source, align=_alignment(tile_type))
+            vector = builder.load(source, align=alignment(tile_type))
             if out_type.dtype != tile_type.dtype:
                 narrow = ir.VectorType(context.get_data_type(out_type.dtype), LANES)
                 vector = builder.fptrunc(vector, narrow)
@@ -109,8 +110,8 @@ def write_transposed(typing_context, tile, out, row, column):
         width = builder.extract_value(shape, 1)
         offset = builder.add(builder.mul(row, width), column)
         for vector in vectors:
-            target = _vector_pointer(context, builder, out_type, out, offset)
-            builder.store(vector, target, align=_alignment(out_type))
+            target = vector_pointer(context, builder, out_type, out, offset)
+            builder.store(vector, target, align=alignment(out_type))
             offset = builder.add(offset, width)
         return context.get_dummy_value()
 

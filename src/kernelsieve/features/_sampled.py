@@ -41,11 +41,13 @@ class SampledFeatures(FeatureMap):
     """Base of the maps whose features are sampled products of coordinates."""
 
     unbiased: ClassVar[bool] = True
+    samplers: ClassVar[dict[str, bool]]  # and whether each can use the Mercer basis
 
     alpha: float | None
     eps: float
     degree: int
     coef0: float
+    sampler: str
     center: Any
     rotate: Any
     basis: str
@@ -60,6 +62,7 @@ class SampledFeatures(FeatureMap):
         """About ``n_components`` weighted features of this space."""
 
     def _fit(self, X: Any, y: Any, seed: int) -> None:
+        check_choice(self.sampler, "sampler", tuple(self.samplers))
         check_choice(self.rotate, "rotate", ("auto", True, False))
         check_choice(self.basis, "basis", ("auto", "monomial", "mercer"))
         check_choice(self.center, "center", ("auto", True, False))
@@ -197,6 +200,11 @@ class SampledFeatures(FeatureMap):
     def _candidates(self, X: Any) -> list[tuple[str, bool]]:
         dense = not sp.issparse(X)
         gaussian = isinstance(self.kernel_, Gaussian)
+        any_basis = self.samplers[self.sampler]
+        if self.basis == "mercer" and not any_basis:
+            raise ValueError(
+                f"sampler={self.sampler!r} samples products of columns: use basis='monomial'"
+            )
         if self.basis == "mercer" and not (dense and gaussian):
             raise ValueError(
                 "basis='mercer' is for the Gaussian kernel on dense data, sparse input is not "
@@ -207,18 +215,23 @@ class SampledFeatures(FeatureMap):
         rotations = (
             [self.rotate]
             if self.rotate != "auto"
-            else ([False, True] if dense and 1 < X.shape[1] <= LARGEST_ROTATION else [False])
+            else ([False, True] if self._may_rotate(X) else [False])
         )
         bases = (
             [self.basis]
             if self.basis != "auto"
             else (
                 ["monomial", "mercer"]
-                if dense and gaussian and X.shape[1] <= LARGEST_MERCER
+                if any_basis and dense and gaussian and X.shape[1] <= LARGEST_MERCER
                 else ["monomial"]
             )
         )
         return [(basis, rotate) for basis in bases for rotate in rotations]
+
+    def _may_rotate(self, X: Any) -> bool:
+        """Whether "auto" looks at a rotation; the published sampler has none."""
+        dense = not sp.issparse(X)
+        return dense and self.sampler != "paper" and 1 < X.shape[1] <= LARGEST_ROTATION
 
     def _check_n_components(self) -> None:
         if self.n_components != "auto":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._random import stream
-from kernelsieve._validation import check_choice
 from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
 from kernelsieve.sampling.anchors import (
     Anchors,
@@ -17,8 +16,10 @@ from kernelsieve.sampling.anchors import (
     make_anchors,
 )
 from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sampling.leverage import leverage_pool
 from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.space import Space
+from kernelsieve.sampling.recursion import recursive_leverage_sampling
+from kernelsieve.sampling.space import MonomialSpace, Pool, Space
 from kernelsieve.sampling.targets import target_columns
 from kernelsieve.sampling.two_phase import keep_probabilities, score_pool, thin_pool
 
@@ -42,18 +43,25 @@ class AdaptiveFeatures(SampledFeatures):
         As in RowNormFeatures.
     alpha : float, default None
         The ridge that the features are for; None takes the model's, or 1.
-    sampler : "two-phase"
+    sampler : "two-phase", "leverage" or "paper"
+        Where the features come from. "two-phase" draws a pool by row norm and thins it. "leverage"
+        adds to the pool what ridge leverage paths find: slower, for kernels whose pool misses much
+        (``missed_leverage_``). "paper" is the published recursion with independent draws, to be
+        compared with. The last two use products of columns only, no Mercer basis.
     target_share : float, default 1/3
         How much the target decides when ``fit`` gets one; 0 ignores it.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
+    verbose : int, default 0
+        A progress bar over the rounds of sampler="paper" when not 0.
 
     Attributes
     ----------
     monomials_, weights_, truncation_degree_, statistical_dimension_, spectral_epsilon_
         As in RowNormFeatures.
     missed_leverage_ : float
-        The share of the kernel's ridge leverage that the pool did not hold.
+        The share of the kernel's ridge leverage that the pool did not hold; not a number for
+        sampler="paper", which has no pool.
 
     Examples
     --------
@@ -64,6 +72,8 @@ class AdaptiveFeatures(SampledFeatures):
     >>> AdaptiveFeatures(50, random_state=0).fit_transform(X, X[:, 0] * X[:, 1]).shape
     (300, 50)
     """
+
+    samplers: ClassVar = {"two-phase": True, "leverage": False, "paper": False}
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class AdaptiveFeatures(SampledFeatures):
         basis: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -97,23 +108,59 @@ class AdaptiveFeatures(SampledFeatures):
         self.basis = basis
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _choose(
         self, space: Space, X: Any, y: Any, n_components: int, seed: int
     ) -> ProductFeatures:
-        check_choice(self.sampler, "sampler", ("two-phase",))
+        if self.sampler == "paper":
+            assert isinstance(space, MonomialSpace)
+            return self._recursive(space, X, n_components, seed)
         targets = target_columns(y if self._target_share() > 0 else None, X.shape[0])
-        pool_size = POOL_FACTOR * n_components
-        pool = space.draw(pool_size, MAX_DRAWS, seed, self.n_jobs, pool_size // 4)
-        if pool.complete and len(pool.features) <= n_components:
+        pool, anchors = self._pool(space, X, targets, n_components, seed)
+        if anchors is None:
             self.missed_leverage_ = 0.0
             return pool.features
-        anchors = self._anchors(X, targets, n_components, seed)
         scores = score_pool(pool, anchors, self.n_jobs)
         self.missed_leverage_ = scores.missed_leverage
         keep = keep_probabilities(scores, pool, n_components, self._target_share())
         chosen, weights = thin_pool(pool, keep, stream(seed, "thinning"))
         return space.features(pool.features.multisets.take(chosen), weights)
+
+    def _pool(
+        self, space: Space, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
+    ) -> tuple[Pool, Anchors | None]:
+        """The pool and the anchors to score it on; none where all features fit."""
+        size = POOL_FACTOR * n_components
+        if self.sampler == "leverage":
+            assert isinstance(space, MonomialSpace)
+            anchors = self._anchors(X, targets, n_components, seed)
+            pool = leverage_pool(space, anchors, size, MAX_DRAWS, seed, self.n_jobs)
+        else:
+            pool = space.draw(size, MAX_DRAWS, seed, self.n_jobs, size // 4)
+        if pool.complete and len(pool.features) <= n_components:
+            return pool, None
+        if self.sampler != "leverage":
+            anchors = self._anchors(X, targets, n_components, seed)
+        return pool, anchors
+
+    def _recursive(
+        self, space: MonomialSpace, X: Any, n_components: int, seed: int
+    ) -> ProductFeatures:
+        """The paper's Adaptive: Algorithm 1 on all rows."""
+        result = recursive_leverage_sampling(
+            X,
+            space.series,
+            self._alpha,
+            n_components,
+            self.eps,
+            frame=space.frame,
+            random_state=stream(seed, "recursion"),
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        self.missed_leverage_ = float("nan")  # no pool, so nothing to measure it on
+        return result.features
 
     def _target_share(self) -> float:
         share = self.target_share

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelsieve._validation import check_choice
+from kernelsieve._random import stream
 from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.sampling.parameters import SamplerParameters
 from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.space import Space
+from kernelsieve.sampling.row_sampler import RowSampler
+from kernelsieve.sampling.space import MonomialSpace, Space
 
 MAX_DRAWS = 2_000_000
 
@@ -31,7 +33,10 @@ class RowNormFeatures(SampledFeatures):
         The ridge that the features will be used with; only the truncation of the Taylor series
         looks at it. None takes the model's, or 1.
     eps : float, default 0.5
-    sampler : "exact"
+    sampler : "exact" or "paper"
+        "exact" draws distinct features from the exact distribution. "paper" is one round of the
+        published sampler, with its sketch and independent draws, to be compared with: slower, and
+        less accurate. It uses products of columns only, no Mercer basis.
     center : "auto", True or False
         Subtract the column means; "auto" does so for the Gaussian on dense data.
     rotate : "auto", True or False
@@ -60,6 +65,8 @@ class RowNormFeatures(SampledFeatures):
     >>> features.fit(X).get_feature_names_out().tolist()
     ['1', 'x0', 'x0 x1', 'x0^2', 'x1', 'x1^2']
     """
+
+    samplers: ClassVar = {"exact": True, "paper": False}
 
     def __init__(
         self,
@@ -95,6 +102,18 @@ class RowNormFeatures(SampledFeatures):
     def _choose(
         self, space: Space, X: Any, y: Any, n_components: int, seed: int
     ) -> ProductFeatures:
-        check_choice(self.sampler, "sampler", ("exact",))
+        if self.sampler == "paper":
+            assert isinstance(space, MonomialSpace)
+            parameters = SamplerParameters.practical(X.shape[1], space.series.degree)
+            sampler = RowSampler(
+                space.frame.points(X),
+                space.series,
+                None,
+                self._alpha,
+                parameters,
+                stream(seed, "sampler"),
+                n_jobs=self.n_jobs,
+            )
+            return space.features(*sampler.draw(n_components, stream(seed, "rows")).features())
         pool = space.draw(n_components, MAX_DRAWS, seed, self.n_jobs, n_components // 2)
         return pool.features.reweighted(1.0 / np.sqrt(pool.inclusion))

@@ -41,7 +41,7 @@ class Pool:
     ----------
     features : ProductFeatures
     inclusion : ndarray of shape (pool,)
-        The probability that each was drawn.
+        The probability that each was drawn, or the inverse of a random weight of expectation 1.
     norms : ndarray of shape (pool,)
         Its squared norm on the data, up to a common factor: positive for every feature.
     complete : bool
@@ -85,11 +85,11 @@ class Space(ABC):
         """
         everything = self.all_features(n_components)
         if everything is not None:
-            return self._whole_pool(everything, n_jobs)
+            return self.whole_pool(everything, n_jobs)
         whole, lowest = self.whole_degrees(budget)
         proposal = self.proposal(lowest)
         if proposal.is_empty:
-            return self._whole_pool(whole, n_jobs)
+            return self.whole_pool(whole, n_jobs)
         drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
         features = self.features(
             Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
@@ -97,22 +97,31 @@ class Space(ABC):
         probabilities = proposal.probabilities(features, n_jobs)
         inclusion = inclusion_probabilities(probabilities, tau)
         inclusion[features.multisets.degrees() < lowest] = 1.0
-        return self._without_vanished(Pool(features, inclusion, probabilities, complete=False))
+        with np.errstate(divide="ignore"):
+            return self.without_vanished(features, 1.0 / inclusion, probabilities)
 
-    def _whole_pool(self, multisets: Multisets, n_jobs: int | None) -> Pool:
+    def whole_pool(self, multisets: Multisets, n_jobs: int | None) -> Pool:
+        """All of these features, each with certainty."""
         ones = np.ones(len(multisets))
         features, proposal = self.features(multisets, ones), self.proposal(0)
         norms = ones if proposal.is_empty else proposal.probabilities(features, n_jobs)
         return Pool(features, ones, norms, complete=True)
 
-    def _without_vanished(self, pool: Pool) -> Pool:
-        """Leave out features that underflow to 0 on all rows (of an outlier in many columns)."""
-        kept = np.flatnonzero((pool.inclusion > 0) & (pool.norms > 0))
-        if len(kept) == len(pool.features):
-            return pool
-        remaining = self.features(pool.features.multisets.take(kept), np.ones(len(kept)))
-        kept = kept[remaining.trie.order]
-        return Pool(remaining, pool.inclusion[kept], pool.norms[kept], complete=False)
+    def without_vanished(
+        self,
+        features: ProductFeatures,
+        weights: NDArray[np.float64],
+        norms: NDArray[np.float64],
+    ) -> Pool:
+        """A pool of the features that do not underflow to 0 on all rows.
+
+        Those of an outlier in many columns do. ``weights`` are the inverse inclusion probabilities.
+        """
+        kept = np.flatnonzero((weights > 0) & np.isfinite(weights) & (norms > 0))
+        if len(kept) < len(features):
+            features = self.features(features.multisets.take(kept), np.ones(len(kept)))
+            kept = kept[features.trie.order]
+        return Pool(features, 1.0 / weights[kept], norms[kept], complete=False)
 
     def captured_trace(self, n_components: int, seed: int, n_jobs: int | None) -> float:
         """The share of the kernel's trace that the first distinct row-norm draws hold."""

@@ -1,0 +1,45 @@
+"""Signed sums of coordinates that fall into the same bucket, and products of sampled entries.
+
+A code is a bucket and a sign in one word: the bucket itself, or its complement for a minus.
+"""
+
+from __future__ import annotations
+
+from kernelsieve._native._options import inlined, native
+
+
+@inlined
+def add_signed(value, code, line):
+    """line[bucket] += sign * value, without a branch that half of the time goes the other way."""
+    minus = code >> 31  # 0 or -1
+    line[code ^ minus] += value * (1 + 2 * minus)
+
+
+@native
+def count_sketch_dense(X, codes, out):
+    """out[r, bucket(i, b)] += sign(i, b) X[r, i] for all coordinates i and copies b."""
+    for r in range(X.shape[0]):
+        for i in range(X.shape[1]):
+            for b in range(codes.shape[1]):
+                add_signed(X[r, i], codes[i, b], out[r])
+
+
+@native
+def count_sketch_csr(data, indices, indptr, codes, out):
+    """The same for rows in CSR form: only what is stored is looked at."""
+    for r in range(len(indptr) - 1):
+        for k in range(indptr[r], indptr[r + 1]):
+            for b in range(codes.shape[1]):
+                add_signed(data[k], codes[indices[k], b], out[r])
+
+
+@native
+def multiply_sampled(left, right, left_places, right_places, scale, out):
+    """out[r, k] = scale * left[r, left_places[k]] * right[r, right_places[k]].
+
+    A factor with one row is the same for all rows.
+    """
+    for r in range(out.shape[0]):
+        one, other = left[r if len(left) > 1 else 0], right[r if len(right) > 1 else 0]
+        for k in range(out.shape[1]):
+            out[r, k] = scale * one[left_places[k]] * other[right_places[k]]
