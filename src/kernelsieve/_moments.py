@@ -8,7 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.moments import add_column_squares, squared_row_norms
+from kernelsieve._native.moments import (
+    add_column_squares,
+    add_csr_column_squares,
+    csr_squared_norms,
+    squared_row_norms,
+)
 from kernelsieve._parallel import map_row_blocks
 
 BLOCK_ROWS = 4096
@@ -26,13 +31,10 @@ def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[
     origin = _origin(X, center)
 
     def block(rows: slice) -> None:
-        part = X[rows]
-        if sp.issparse(part):
-            squares = part.copy()
-            squares.data = np.square(part.data, dtype=np.float64)
-            norms[rows] = np.asarray(squares.sum(axis=1)).ravel()
+        if sp.issparse(X):
+            csr_squared_norms(X.data, _pointers(X, rows), norms[rows])
         else:
-            squared_row_norms(part, origin, norms[rows])
+            squared_row_norms(X[rows], origin, norms[rows])
 
     map_row_blocks(block, X.shape[0], BLOCK_ROWS)
     return norms
@@ -43,12 +45,11 @@ def mean_squares(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[n
     origin = _origin(X, center)
 
     def block(rows: slice) -> NDArray[np.float64]:
-        part = X[rows]
-        if sp.issparse(part):
-            squares = np.square(part.data, dtype=np.float64)
-            return weighted_counts(part.indices, squares, X.shape[1])
         sums = np.zeros(X.shape[1])
-        add_column_squares(part, origin, sums)
+        if sp.issparse(X):
+            add_csr_column_squares(X.data, X.indices, _pointers(X, rows), sums)
+        else:
+            add_column_squares(X[rows], origin, sums)
         return sums
 
     return np.sum(map_row_blocks(block, X.shape[0], BLOCK_ROWS), axis=0) / X.shape[0]
@@ -70,6 +71,11 @@ def weighted_counts(
 ) -> NDArray[np.float64]:
     """Sum of the weights that fall on each place."""
     return np.bincount(places, weights=weights, minlength=length).astype(np.float64, copy=False)
+
+
+def _pointers(X: Any, rows: slice) -> NDArray[Any]:
+    """Where the entries of these rows begin and end: a slice of CSR rows would be copied."""
+    return X.indptr[rows.start : rows.stop + 1]
 
 
 def _origin(X: Any, center: NDArray[np.float64] | None) -> NDArray[Any]:

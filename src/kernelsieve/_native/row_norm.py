@@ -73,6 +73,7 @@ def draw_monomials(
     data,
     indices,
     indptr,
+    scale,
     rows,
     log_radius,
     log_mass,
@@ -87,7 +88,8 @@ def draw_monomials(
 ):
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
-    Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d).
+    Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d). ``data``
+    times ``scale`` are the points.
     ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
     atoms needed so far is returned negated, and the caller tries again with larger ones.
     """
@@ -110,7 +112,7 @@ def draw_monomials(
             lowest,
             rng.random(),
         )
-        draw_coordinates(values, np.exp(log_radius[row]), degree, rng, drawn)
+        draw_coordinates(values, np.exp(log_radius[row]) / scale**2, degree, rng, drawn)
         if atoms + degree > len(coordinates):
             return -(atoms + degree)
         word = np.uint64(0)

@@ -52,11 +52,8 @@ class RowNormProposal:
     ) -> None:
         self.series, self.rows, self.lowest = series, rows, lowest
         self.spread = spread
-        points = frame.points(rows)
-        if spread is not None:
-            points = np.vstack([points, spread[None].astype(points.dtype)])
-        self._store(points)
-        squared = squared_norms(points)
+        self._store(rows, frame)
+        squared = self._squared_radius(frame)
         with np.errstate(divide="ignore"):
             self.log_radius = np.log(squared)
         self.log_amplitude = series.log_amplitude(squared)
@@ -82,14 +79,25 @@ class RowNormProposal:
         """Whether no feature is left to draw."""
         return self.log_total == -np.inf
 
-    def _store(self, points: Any) -> None:
+    def _store(self, rows: Any, frame: Frame) -> None:
         """Points as the native arrays of CSR rows; dense ones have no index pointer."""
-        if sp.issparse(points):
-            self._data, self._indices, self._indptr = points.data, points.indices, points.indptr
-        else:
-            self._data = np.ascontiguousarray(points).ravel()
-            self._indices = np.arange(points.shape[1])
-            self._indptr = np.empty(0, dtype=np.int64)
+        if sp.issparse(rows):  # as they are: a copy only to scale them would double the memory
+            self._data, self._indices, self._indptr = rows.data, rows.indices, rows.indptr
+            self._scale = frame.scale
+            return
+        points = frame.points(rows)
+        if self.spread is not None:
+            points = np.vstack([points, self.spread[None].astype(points.dtype)])
+        self._data = np.ascontiguousarray(points).ravel()
+        self._indices = np.arange(points.shape[1])
+        self._indptr = np.empty(0, dtype=np.int64)
+        self._scale = 1.0
+
+    def _squared_radius(self, frame: Frame) -> NDArray[np.float64]:
+        """|x'|^2 of the proposal rows, and of the added one."""
+        if sp.issparse(self.rows):
+            return frame.squared_radius(self.rows)
+        return squared_norms(self._data.reshape(-1, len(self._indices)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Draws:
         """``size`` draws as (hashes, ends, coordinates, orders)."""
@@ -101,6 +109,7 @@ class RowNormProposal:
             self._data,
             self._indices,
             self._indptr,
+            self._scale,
             rows,
             self.log_radius,
             self.log_mass,
