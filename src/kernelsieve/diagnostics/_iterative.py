@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import t as student
 
+from kernelsieve._linalg import dots, ratio
 from kernelsieve.diagnostics._operators import Array, GramOperator, NystromSketch
 
 Apply = Callable[[Array], Array]
@@ -114,14 +115,3 @@ def degrees_of_freedom(
     center = known + float(missing.mean())
     # The sketch is no larger than K, so that its part of the trace is certain.
     return max(center - shortfall - spread, known), center + spread
-
-
-def dots(left: Array, right: Array) -> Array:
-    """Inner products of corresponding columns."""
-    return np.einsum("ij,ij->j", left, right)
-
-
-def ratio(numerator: Array, denominator: Array) -> Array:
-    """Quotients, with 0 / 0 = 0."""
-    zero = np.zeros_like(numerator)
-    return np.divide(numerator, denominator, out=zero, where=denominator != 0)

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.blas import dsyrk, ssyrk
+from scipy.linalg.lapack import dpotri
 
 from kernelsieve._linalg import regularised_cholesky
-from kernelsieve._parallel import ordered_row_blocks, row_blocks
-from kernelsieve._progress import track
 from kernelsieve.features._base import FeatureMap
 
 
 @dataclass
 class NormalEquations:
-    """Sums over rows, in float64: all that a ridge needs to know of the data.
+    """Weighted sums over rows, in float64: all that a ridge needs to know of the data.
 
     Attributes
     ----------
-    upper : ndarray of shape (s, s), the upper triangle of Z^T Z
-    moment : ndarray of shape (s, n_outputs), Z^T y
+    upper : ndarray of shape (s, s), the upper triangle of Z^T W Z
+    moment : ndarray of shape (s, n_outputs), Z^T W y
     feature_sum : ndarray of shape (s,)
-    target_sum : ndarray of shape (n_outputs,)
-    n_rows : int
+    target_sum, target_squares : ndarray of shape (n_outputs,)
+    weight : float
+        The sum of the weights: the number of rows where there are none.
     """
 
     upper: NDArray[np.float64]
     moment: NDArray[np.float64]
     feature_sum: NDArray[np.float64]
     target_sum: NDArray[np.float64]
-    n_rows: int
+    target_squares: NDArray[np.float64]
+    weight: float
 
     @classmethod
     def zero(cls, n_components: int, n_outputs: int) -> NormalEquations:
@@ -45,93 +45,180 @@ class NormalEquations:
             np.zeros((n_components, n_outputs)),
             np.zeros(n_components),
             np.zeros(n_outputs),
-            0,
+            np.zeros(n_outputs),
+            0.0,
         )
+
+    @classmethod
+    def of_block(
+        cls,
+        Z: Any,
+        y: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        single: bool = False,
+    ) -> NormalEquations:
+        """The sums over the rows of a block of features; ``single`` multiplies in float32."""
+        if weights is not None:
+            roots = np.sqrt(weights)[:, None]
+            Z = sp.csr_array(Z.multiply(roots)) if sp.issparse(Z) else Z * roots.astype(Z.dtype)
+            y, ones, total = y * roots, roots[:, 0], float(weights.sum())
+        else:
+            ones, total = np.ones(len(y)), float(len(y))
+        if sp.issparse(Z):
+            upper = np.triu((Z.T @ Z).toarray()).astype(np.float64)
+            moment, feature_sum = Z.T @ y, Z.T @ ones
+        else:
+            # The symmetric product is half the work; the transpose of a C array needs no copy.
+            if not single:
+                Z = Z.astype(np.float64, copy=False)
+            upper = (ssyrk if single else dsyrk)(1.0, Z.T)
+            moment = Z.T @ y.astype(Z.dtype, copy=False)
+            feature_sum = (
+                Z.sum(axis=0, dtype=np.float64) if weights is None else Z.T @ ones.astype(Z.dtype)
+            )
+        return cls(
+            upper, moment, feature_sum, ones @ y, np.einsum("ij,ij->j", y, y), total
+        )  # fmt: skip
 
     def __iadd__(self, other: NormalEquations) -> NormalEquations:
         self.upper += other.upper
         self.moment += other.moment
         self.feature_sum += other.feature_sum
         self.target_sum += other.target_sum
-        self.n_rows += other.n_rows
+        self.target_squares += other.target_squares
+        self.weight += other.weight
         return self
 
-    def gram(self) -> NDArray[np.float64]:
-        """Z^T Z, both triangles."""
-        return self.upper + np.triu(self.upper, 1).T
+    def centred(self, fit_intercept: bool) -> Centred:
+        """The problem of the intercept: features and targets minus their means."""
+        gram = self.upper + np.triu(self.upper, 1).T
+        if not fit_intercept:
+            zeros = np.zeros(len(gram)), np.zeros(len(self.target_sum))
+            return Centred(gram, self.moment.copy(), *zeros, self.target_squares, self.weight)
+        feature_mean = self.feature_sum / self.weight
+        target_mean = self.target_sum / self.weight
+        gram -= np.outer(feature_mean, self.feature_sum)
+        moment = self.moment - np.outer(feature_mean, self.target_sum)
+        squares = self.target_squares - target_mean * self.target_sum
+        return Centred(gram, moment, feature_mean, target_mean, squares, self.weight)
 
-    def centred(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gram and moment of the centred features and targets (of the intercept's problem)."""
-        mean = self.feature_sum / self.n_rows
-        gram = self.gram() - np.outer(mean, self.feature_sum)
-        return gram, self.moment - np.outer(mean, self.target_sum)
+
+@dataclass(frozen=True)
+class Centred:
+    """Normal equations after the means are taken out (or zeros in place of the means).
+
+    Attributes
+    ----------
+    gram, moment, target_squares : ndarray
+        Z^T W Z, Z^T W y and y^T W y of the centred features and targets.
+    feature_mean, target_mean : ndarray
+    weight : float
+    """
+
+    gram: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    feature_mean: NDArray[np.float64]
+    target_mean: NDArray[np.float64]
+    target_squares: NDArray[np.float64]
+    weight: float
+
+    def intercepts(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is to be added to the features times the coefficients."""
+        return self.target_mean - self.feature_mean @ coefficients
+
+    def residual_squares(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weighted sum of squared residuals, by output."""
+        explained = np.einsum(
+            "ij,ij->j", coefficients, 2.0 * self.moment - self.gram @ coefficients
+        )
+        return np.maximum(self.target_squares - explained, 0.0)
 
 
-def accumulate(
-    features: FeatureMap,
-    X: Any,
+@dataclass(frozen=True)
+class RidgeSolution:
+    """A ridge, and what its uncertainty needs.
+
+    Attributes
+    ----------
+    coefficients : ndarray of shape (s, n_outputs)
+    intercepts : ndarray of shape (n_outputs,)
+    factor : ndarray of shape (s, s)
+        The lower Cholesky factor of Z^T W Z + shift I, centred.
+    shift : float
+        alpha, or a little more where rounding asked for it.
+    feature_mean : ndarray of shape (s,)
+    residual_squares : ndarray of shape (n_outputs,)
+    weight : float
+    """
+
+    coefficients: NDArray[np.float64]
+    intercepts: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    shift: float
+    feature_mean: NDArray[np.float64]
+    residual_squares: NDArray[np.float64]
+    weight: float
+
+    def degrees_of_freedom(self) -> float:
+        """tr G (G + shift I)^-1 of the centred Gram matrix."""
+        inverse, _ = dpotri(self.factor, lower=1)
+        return len(self.factor) - self.shift * float(np.trace(inverse))
+
+    def leverages(self, Z: Any) -> NDArray[np.float64]:
+        """(z - mean)^T (G + shift I)^-1 (z - mean) for the rows of a block of features."""
+        dense = Z.toarray() if sp.issparse(Z) else Z
+        halves = solve_triangular(
+            self.factor, (dense - self.feature_mean).T, lower=True, check_finite=False
+        )
+        return np.einsum("ij,ij->j", halves, halves)
+
+
+def solve_ridge(equations: NormalEquations, alpha: float, fit_intercept: bool) -> RidgeSolution:
+    """(Pi Phi Phi^T Pi^T + alpha I) w = Pi Phi y: the paper's ridge, centred for an intercept."""
+    problem = equations.centred(fit_intercept)
+    factor, shift = regularised_cholesky(problem.gram, alpha)
+    coefficients = cho_solve((factor, True), problem.moment)
+    return RidgeSolution(
+        coefficients,
+        problem.intercepts(coefficients),
+        factor,
+        shift,
+        problem.feature_mean,
+        problem.residual_squares(coefficients),
+        problem.weight,
+    )
+
+
+def solve_dual_ridge(
+    Z: NDArray[Any],
     y: NDArray[np.float64],
-    *,
+    weights: NDArray[np.float64] | None,
     alpha: float,
-    block_rows: int,
-    n_jobs: int | None,
-    verbose: int,
-) -> NormalEquations:
-    """The normal equations of ``y`` on the features of X; never more than a few blocks of Z."""
-    single = X.dtype == np.float32 and _float32_products_suffice(features, X, alpha)
-
-    def block_sums(rows: slice) -> NormalEquations:
-        return _block_sums(features._transform_block(X[rows]), y[rows], single)
-
-    total = NormalEquations.zero(features.n_components_, y.shape[1])
-    sums: Iterator[NormalEquations] = ordered_row_blocks(block_sums, X.shape[0], block_rows, n_jobs)
-    for part in track(sums, len(row_blocks(X.shape[0], block_rows)), "Features", verbose):
-        total += part
-    return total
-
-
-def _block_sums(Z: Any, y: NDArray[np.float64], single: bool) -> NormalEquations:
-    if sp.issparse(Z):
-        upper = np.triu((Z.T @ Z).toarray()).astype(np.float64)
-        feature_sum = np.asarray(Z.sum(axis=0, dtype=np.float64)).ravel()
-        return NormalEquations(upper, Z.T @ y, feature_sum, y.sum(axis=0), len(y))
-    feature_sum = Z.sum(axis=0, dtype=np.float64)
-    # The symmetric product is half the work; the transpose of a C array needs no copy.
-    if single:
-        upper, moment = ssyrk(1.0, Z.T), Z.T @ y.astype(np.float32)
-    else:
-        Z = Z.astype(np.float64, copy=False)
-        upper, moment = dsyrk(1.0, Z.T), Z.T @ y
-    return NormalEquations(upper, moment, feature_sum, y.sum(axis=0), len(y))
+    fit_intercept: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients and intercepts by an n x n system, for fewer rows than features."""
+    n = len(y)
+    weights = np.ones(n) if weights is None else weights
+    Z = Z.astype(np.float64)
+    feature_mean, target_mean = np.zeros(Z.shape[1]), np.zeros(y.shape[1])
+    if fit_intercept:
+        feature_mean, target_mean = weights @ Z / weights.sum(), weights @ y / weights.sum()
+    roots = np.sqrt(weights)[:, None]
+    Z = (Z - feature_mean) * roots
+    factor, _ = regularised_cholesky(Z @ Z.T, alpha)
+    coefficients = Z.T @ cho_solve((factor, True), (y - target_mean) * roots)
+    return coefficients, target_mean - feature_mean @ coefficients
 
 
-def _float32_products_suffice(features: FeatureMap, X: Any, alpha: float) -> bool:
+def float32_products_suffice(features: FeatureMap, X: Any, alpha: float) -> bool:
     """Whether rounding in float32 block products stays far below alpha.
 
     The error of a sum of n products of float32 numbers grows like eps sqrt(n) times their size,
     and alpha is what keeps the solve from seeing it.
     """
+    if X.dtype != np.float32:
+        return False
     Z = features._transform_block(X[:256])
     squares = Z.multiply(Z).sum() if sp.issparse(Z) else np.sum(np.square(Z, dtype=np.float64))
     rounding = np.finfo(np.float32).eps * np.sqrt(X.shape[0]) * float(squares) / Z.shape[0]
     return bool(alpha >= 50.0 * rounding)
-
-
-def solve_ridge(
-    equations: NormalEquations, alpha: float, fit_intercept: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients (s, n_outputs) and intercepts (n_outputs,) of the ridge on the features.
-
-    (Pi Phi Phi^T Pi^T + alpha I) w = Pi Phi y: the paper's estimator, centred for an intercept.
-    """
-    if fit_intercept:
-        gram, moment = equations.centred()
-    else:
-        gram, moment = equations.gram(), equations.moment
-    factor, _ = regularised_cholesky(gram, alpha)
-    coefficients = cho_solve((factor, True), moment)
-    if not fit_intercept:
-        return coefficients, np.zeros(moment.shape[1])
-    mean_target = equations.target_sum / equations.n_rows
-    mean_feature = equations.feature_sum / equations.n_rows
-    return coefficients, mean_target - mean_feature @ coefficients

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import config_context
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._validation import FLOATS, canonical_rows, check_count, check_positive
-from kernelsieve.features import AdaptiveFeatures, FeatureMap
-from kernelsieve.models._linear import accumulate, solve_ridge
+from kernelsieve._random import root_seed, stream
+from kernelsieve._validation import check_choice, check_count, check_positive
+from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
+from kernelsieve.features import FeatureMap
+from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
+from kernelsieve.models._linear import (
+    NormalEquations,
+    RidgeSolution,
+    float32_products_suffice,
+    solve_dual_ridge,
+    solve_ridge,
+)
+
+LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
+LARGEST_DUAL = 2**27  # entries of Z that are held when there are fewer rows than features
+RISK_ROWS = 2000
 
 
-class KernelRidge(RegressorMixin, BaseEstimator):
+class KernelRidge(RegressorMixin, FeatureModel):
     """Ridge regression on the features of a kernel, streamed over blocks of rows.
 
     Parameters
@@ -27,11 +42,22 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         Added to the diagonal of the kernel matrix, as in scikit-learn's ``KernelRidge``: the
         paper's lambda. A map with ``alpha=None`` takes this one.
     fit_intercept : bool, default True
+    solver : "auto", "cholesky" or "cg"
+        The normal equations at once, or conjugate gradients that never form them. "auto" changes
+        over at 8,192 features, and solves on the side of the rows where they are fewer.
+    refine : bool, default False
+        Solve the *exact* kernel ridge regression, with the features as a preconditioner. Every
+        iteration evaluates the kernel at all pairs of rows: for up to about 50,000 of them.
+    tol : float, default 1e-6
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default 500
     block_rows : int, default None
         Rows whose features are held at a time, per thread; None takes up to 4096.
+    random_state : int, RandomState, Generator or None
+        Of the preconditioner of solver="cg"; the map has its own.
     n_jobs : int, default all cores
     verbose : int, default 0
-        1 shows a progress bar.
+        1 shows progress.
 
     Attributes
     ----------
@@ -39,6 +65,10 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         The fitted map.
     coef_ : ndarray of shape (n_components,) or (n_components, n_outputs)
     intercept_ : float or ndarray of shape (n_outputs,)
+    n_iter_ : int
+        Iterations of conjugate gradients; 1 for a direct solve.
+    dual_coef_, X_fit_ : ndarray
+        With ``refine=True``: the exact solution and the rows that it belongs to.
 
     Examples
     --------
@@ -51,89 +81,283 @@ class KernelRidge(RegressorMixin, BaseEstimator):
     True
     """
 
+    _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
+    _solution: RidgeSolution | None = None
+
     def __init__(
         self,
         features: FeatureMap | None = None,
         *,
         alpha: float = 1.0,
         fit_intercept: bool = True,
+        solver: str = "auto",
+        refine: bool = False,
+        tol: float = 1e-6,
+        max_iter: int = 500,
         block_rows: int | None = None,
+        random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.features = features
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.refine = refine
+        self.tol = tol
+        self.max_iter = max_iter
         self.block_rows = block_rows
+        self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the map and the ridge.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, d)
         y : array-like of shape (n,) or (n, n_outputs)
+        sample_weight : array-like of shape (n,), optional
+            Multiplies the squared errors; the map does not see it.
         """
-        alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=FLOATS,
-            order="C",
-            multi_output=True,
-            y_numeric=True,
-        )
+        alpha = self._checked_alpha()
+        X, y = self._valid_rows_and_targets(X, y, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
-        X = canonical_rows(X)
-        self.features_ = self._fresh_features(alpha)
-        with config_context(assume_finite=True):  # X was checked above
-            self.features_.fit(X, y)
-        equations = accumulate(
-            self.features_,
-            X,
-            y.reshape(len(y), -1),
-            alpha=alpha,
-            block_rows=self._rows_per_block(X.shape[0]),
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
-        coefficients, intercepts = solve_ridge(equations, alpha, self.fit_intercept)
-        self.coef_ = coefficients if y.ndim == 2 else coefficients[:, 0]
-        self.intercept_ = intercepts if y.ndim == 2 else float(intercepts[0])
+        weights = self._checked_weights(sample_weight, X)
+        self._fit_features(X, y, alpha=alpha)
+        self._equations = None
+        self._single_output = y.ndim == 1
+        columns = y.reshape(len(y), -1)
+        self.solver_ = self._choose_solver(X.shape[0])
+        self.n_iter_, self._solution = 1, None
+        if self.solver_ == "cholesky":
+            self._adopt(
+                solve_ridge(self._accumulate(X, columns, weights), alpha, self.fit_intercept)
+            )
+        elif self.solver_ == "dual":
+            Z = np.concatenate(self._map_blocks(lambda Z, rows: _dense(Z), X))
+            self._set(*solve_dual_ridge(Z, columns, weights, alpha, self.fit_intercept))
+        else:
+            blocks = FeatureBlocks(self.features_, X, self._rows_per_block(X.shape[0]), self.n_jobs)
+            rng = stream(root_seed(self.random_state), "preconditioner")
+            options = (self.fit_intercept, self.tol, self._checked_max_iter(), rng, self._report)
+            solution, intercepts = solve_by_gradients(blocks, columns, weights, alpha, *options)
+            self._warn_unless_converged(solution.residual, solution.iterations)
+            self.n_iter_ = solution.iterations
+            self._set(solution.values, intercepts)
+        if self.refine:
+            self._refine(X, columns, weights, alpha)
         return self
 
-    def _fresh_features(self, alpha: float) -> FeatureMap:
-        features = AdaptiveFeatures() if self.features is None else clone(self.features)
-        if features.get_params(deep=False).get("alpha", alpha) is None:
-            features.set_params(alpha=alpha)
-        return features
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add rows to the ridge; the map stays as it is.
 
-    def _rows_per_block(self, n_rows: int) -> int:
-        """Enough blocks for several threads; a function of the shape only, and so are the bits."""
-        if self.block_rows is None:
-            return int(np.clip(n_rows // 8, 256, 4096))
-        return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
+        The first call takes ``features`` as they are when they are fitted, and fits them to its
+        rows when not.
+        """
+        alpha = self._checked_alpha()
+        if self.refine:
+            raise ValueError("refine=True needs all rows at once: use fit")
+        first = self._equations is None
+        X, y = self._valid_rows_and_targets(X, y, reset=first, multi_output=True, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        weights = self._checked_weights(sample_weight, X)
+        columns = y.reshape(len(y), -1)
+        if self._equations is None:
+            self._equations = self._start_partial(X, y, alpha)
+        known = len(self._equations.target_sum)
+        if columns.shape[1] != known:
+            raise ValueError(f"y has {columns.shape[1]} outputs, earlier rows had {known}")
+        self._equations += self._accumulate(X, columns, weights)
+        self._adopt(solve_ridge(self._equations, alpha, self.fit_intercept))
+        return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted targets, of shape (n,) or (n, n_outputs)."""
+    def _start_partial(self, X: Any, y: NDArray[np.float64], alpha: float) -> NormalEquations:
+        """The map, and the sums over no rows."""
+        if self.features is not None and _is_fitted(self.features):
+            self.features_ = self.features
+        else:
+            self._fit_features(X, y, alpha=alpha)
+        self._single_output = y.ndim == 1
+        self.solver_, self.n_iter_ = "cholesky", 1
+        outputs = 1 if y.ndim == 1 else y.shape[1]
+        return NormalEquations.zero(self.features_.n_components_, outputs)
+
+    def _accumulate(
+        self, X: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None
+    ) -> NormalEquations:
+        """The normal equations of ``y`` on the features of X; never more than a few blocks."""
+        single = float32_products_suffice(self.features_, X, self.alpha)
+
+        def block(Z: Any, rows: slice) -> NormalEquations:
+            return NormalEquations.of_block(
+                Z, y[rows], None if weights is None else weights[rows], single
+            )
+
+        total = NormalEquations.zero(self.features_.n_components_, y.shape[1])
+        for part in self._stream(block, X, "Features"):
+            total += part
+        return total
+
+    def _choose_solver(self, n_rows: int) -> str:
+        check_choice(self.solver, "solver", ("auto", "cholesky", "cg"))
+        if self.solver != "auto":
+            return self.solver
+        size = self.features_.n_components_
+        if size > n_rows and size > LARGEST_CHOLESKY // 2 and size * n_rows <= LARGEST_DUAL:
+            return "dual"
+        return "cholesky" if size <= LARGEST_CHOLESKY else "cg"
+
+    def _adopt(self, solution: RidgeSolution) -> None:
+        self._solution = solution
+        self._set(solution.coefficients, solution.intercepts)
+
+    def _set(self, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]) -> None:
+        one = self._single_output
+        self.coef_ = coefficients[:, 0] if one else coefficients
+        self.intercept_ = float(intercepts[0]) if one else intercepts
+
+    def _refine(
+        self, X: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None, alpha: float
+    ) -> None:
+        blocks = FeatureBlocks(self.features_, X, self._rows_per_block(X.shape[0]), self.n_jobs)
+        solution, intercepts = solve_exact(
+            self.features_.kernel_,
+            blocks,
+            y,
+            weights,
+            alpha,
+            self.fit_intercept,
+            self.tol,
+            self._checked_max_iter(),
+            self._report,
+        )
+        self._warn_unless_converged(solution.residual, solution.iterations)
+        self.X_fit_, self.n_iter_ = X, solution.iterations
+        self.dual_coef_ = solution.values[:, 0] if self._single_output else solution.values
+        self.intercept_ = float(intercepts[0]) if self._single_output else intercepts
+
+    def _report(self, iteration: int, residual: float) -> None:
+        if self.verbose:
+            print(f"iteration {iteration}: residual {residual:.2e}", flush=True)
+
+    def _warn_unless_converged(self, residual: float, iterations: int) -> None:
+        if residual > self.tol:
+            warnings.warn(
+                f"conjugate gradients stopped after {iterations} iterations at a residual of "
+                f"{residual:.2g}, above tol={self.tol:g}: raise max_iter, alpha or the number of "
+                "features",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predicted targets, of shape (n,) or (n, n_outputs).
+
+        With ``return_std`` also the standard deviation of a new observation there: that of the
+        Bayesian linear model on the features with this alpha, whose noise is estimated from the
+        residuals. It knows nothing of what the features leave out of the kernel.
+        """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS, order="C")
-        X = canonical_rows(X)
-        coefficients = self.coef_.astype(X.dtype)
+        X = self._valid_rows(X)
+        if self.refine:
+            mean = self._predict_exact(X)
+        else:
+            coefficients = self.coef_.astype(X.dtype)
+            parts = self._map_blocks(lambda Z, rows: Z @ coefficients, X)
+            mean = np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+        if not return_std:
+            return mean
+        leverages = np.concatenate(
+            self._map_blocks(lambda Z, rows: self._posterior().leverages(Z), X)
+        )
+        if self.fit_intercept:
+            leverages += 1.0 / self._posterior().weight
+        deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
+        return mean, deviations.astype(X.dtype)
 
-        def block(rows: slice) -> NDArray[Any]:
-            return self.features_._transform_block(X[rows]) @ coefficients
-
-        size = self._rows_per_block(X.shape[0])
-        parts = map_row_blocks(block, X.shape[0], size, self.n_jobs)
+    def _predict_exact(self, X: Any) -> NDArray[Any]:
+        kernel = self.features_.kernel_
+        dual = self.dual_coef_.astype(X.dtype)
+        size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // self.X_fit_.shape[0]))
+        parts = map_row_blocks(
+            lambda rows: kernel(X[rows], self.X_fit_, n_jobs=1) @ dual,
+            X.shape[0],
+            size,
+            self.n_jobs,
+        )
         return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+
+    def _posterior(self) -> RidgeSolution:
+        if self._solution is None:
+            raise ValueError(
+                f"return_std needs the Cholesky factor that solver={self.solver_!r} does not form: "
+                "use solver='cholesky'"
+            )
+        return self._solution
+
+    @property
+    def noise_variance_(self) -> Any:
+        """Squared residuals over what the degrees of freedom leave of the rows."""
+        check_is_fitted(self)
+        solution = self._posterior()
+        left = solution.weight - solution.degrees_of_freedom() - self.fit_intercept
+        variance = solution.residual_squares / max(left, 1e-12 * solution.weight)
+        return float(variance[0]) if self._single_output else variance
+
+    def risk_bound(self, X: Any, noise_variance: float | None = None) -> Risk:
+        """The paper's bound on the risk of this ridge, on (at most 2,000 of) the rows of X.
+
+        The true values are not known: the model's own predictions stand for them. alpha is scaled
+        to the number of rows that are looked at.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d)
+            Rows of the training data.
+        noise_variance : float, default the estimate ``noise_variance_``
+        """
+        check_is_fitted(self)
+        X = self._valid_rows(X)
+        if not self._single_output:
+            raise ValueError("risk_bound is for a single output: fit one target at a time")
+        rows = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], RISK_ROWS)).astype(int)]
+        alpha = self.alpha * rows.shape[0] / X.shape[0]
+        K = self.features_.kernel_(rows.astype(np.float64), n_jobs=self.n_jobs)
+        Z = np.asarray(_dense(self.features_.transform(rows)), dtype=np.float64)
+        variance = self.noise_variance_ if noise_variance is None else noise_variance
+        epsilon = spectral_epsilon(K, Z, alpha)
+        return krr_risk_bound(K, self.predict(rows), alpha, variance, epsilon, min(Z.shape))
+
+    def _checked_alpha(self) -> float:
+        return check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
+
+    def _checked_max_iter(self) -> int:
+        check_positive(self.tol, "tol", "it is the residual at which to stop")
+        return check_count(self.max_iter, "max_iter", "it bounds the iterations")
+
+    def _checked_weights(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+        if sample_weight is None:
+            return None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.sum() > 0:
+            raise ValueError("all sample weights are zero: there is nothing to fit")
+        return weights
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _is_fitted(features: FeatureMap) -> bool:
+    try:
+        check_is_fitted(features)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _dense(Z: Any) -> NDArray[Any]:
+    return Z.toarray() if hasattr(Z, "toarray") else Z
