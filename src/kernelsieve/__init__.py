@@ -14,15 +14,48 @@ _HOMES = {
     "AdaptiveFeatures": "kernelsieve.features",
     "FourierFeatures": "kernelsieve.features",
     "RowNormFeatures": "kernelsieve.features",
+    "KernelCCA": "kernelsieve.models",
+    "KernelKMeans": "kernelsieve.models",
+    "KernelPCA": "kernelsieve.models",
     "KernelRidge": "kernelsieve.models",
+    "KernelRidgeCV": "kernelsieve.models",
+    "KernelRidgeClassifier": "kernelsieve.models",
+    "KernelSVC": "kernelsieve.models",
+    "explain": "kernelsieve.models",
 }
 _MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots")
 
-__all__ = ["AdaptiveFeatures", "FourierFeatures", "KernelRidge", "RowNormFeatures", "__version__"]
+__all__ = [
+    "AdaptiveFeatures",
+    "FourierFeatures",
+    "KernelCCA",
+    "KernelKMeans",
+    "KernelPCA",
+    "KernelRidge",
+    "KernelRidgeCV",
+    "KernelRidgeClassifier",
+    "KernelSVC",
+    "RowNormFeatures",
+    "__version__",
+    "explain",
+]
 
 if TYPE_CHECKING:
-    from kernelsieve.features import AdaptiveFeatures, FourierFeatures, RowNormFeatures
-    from kernelsieve.models import KernelRidge
+    from kernelsieve.features import (
+        AdaptiveFeatures,
+        FourierFeatures,
+        RowNormFeatures,
+    )
+    from kernelsieve.models import (
+        KernelCCA,
+        KernelKMeans,
+        KernelPCA,
+        KernelRidge,
+        KernelRidgeClassifier,
+        KernelRidgeCV,
+        KernelSVC,
+        explain,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,9 @@ from kernelsieve.diagnostics._checks import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_kernel_values", "plot_spectrum"]
+    from kernelsieve.models import Explanation, KernelRidgeCV
+
+__all__ = ["plot_importances", "plot_kernel_values", "plot_ridge_path", "plot_spectrum"]
 
 BLUE, RED, GREY = "#2a6f97", "#c1121f", "#6c757d"
 ROUNDING = 1e-16  # eigenvalues below this part of the largest are noise
@@ -157,3 +159,69 @@ def _draw_pairs(ax: Axes, exact: NDArray[np.float64], approximate: NDArray[np.fl
     ends = [exact.min(), exact.max()]
     ax.plot(ends, ends, color=RED, lw=1.3, ls="--", label="exact")
     ax.legend(frameon=False, loc="upper left")
+
+
+def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:
+    """Cross-validated error of a KernelRidgeCV against alpha, a line for every gamma.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import numpy as np
+    >>> from kernelsieve import KernelRidgeCV, RowNormFeatures
+    >>> from kernelsieve.plots import plot_ridge_path
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = KernelRidgeCV(RowNormFeatures(20, random_state=0)).fit(X, X[:, 0] ** 2)
+    >>> plot_ridge_path(model).get_xlabel()
+    'alpha'
+    """
+    ax = _axes(ax)
+    results = model.cv_results_
+    gammas = list(dict.fromkeys(results["gamma"].tolist()))
+    for k, gamma in enumerate(gammas):
+        here = results["gamma"] == gamma if gamma is not None else slice(None)
+        best = gamma == model.gamma_
+        shade = 0.25 + 0.6 * k / max(1, len(gammas) - 1)
+        ax.plot(
+            results["alpha"][here],
+            results["rmse"][here],
+            color=BLUE if best else str(shade),
+            linewidth=2 if best else 1,
+            marker="o",
+            markersize=3,
+            label="" if gamma is None else f"gamma = {gamma:.3g}",
+        )
+    ax.plot([model.alpha_], [model.best_rmse_], "o", color=RED, markersize=8)
+    ax.set_xscale("log")
+    ax.set_xlabel("alpha")
+    ax.set_ylabel("cross-validated RMSE")
+    ax.set_title(f"best: alpha = {model.alpha_:.3g}, RMSE = {model.best_rmse_:.4g}", fontsize=10)
+    if len(gammas) > 1:
+        ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def plot_importances(explanation: Explanation, top: int = 15, ax: Axes | None = None) -> Axes:
+    """The most important features of an Explanation, a bar for each.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import numpy as np
+    >>> from kernelsieve import KernelRidge, RowNormFeatures, explain
+    >>> from kernelsieve.plots import plot_importances
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = KernelRidge(RowNormFeatures(20, random_state=0)).fit(X, X[:, 0] ** 2)
+    >>> plot_importances(explain(model, X)).get_xlabel()
+    'importance'
+    """
+    ax = _axes(ax)
+    names, sizes = explanation.names[:top][::-1], explanation.importances[:top][::-1]
+    signs = explanation.coefficients[:top][::-1]
+    ax.barh(range(len(names)), sizes, color=[BLUE if c > 0 else RED for c in signs])
+    ax.set_yticks(range(len(names)), [str(name) for name in names], fontsize=8)
+    ax.set_xlabel("importance")
+    ax.set_title(f"blue: positive, red: negative; {explanation.note}", fontsize=8)
+    return ax

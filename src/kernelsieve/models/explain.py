@@ -1,0 +1,97 @@
+"""What a fitted model is made of: its features in the words of the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.kernels import Gaussian
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The features of a model, the most important first; ``plots.plot_importances`` draws them.
+
+    Attributes
+    ----------
+    names : ndarray of str
+    coefficients : ndarray of shape (n_features,)
+    importances : ndarray of shape (n_features,)
+        |coefficient| times the standard deviation of the feature: what it moves predictions by.
+    note : str
+        What the names leave unsaid.
+    """
+
+    names: NDArray[np.object_]
+    coefficients: NDArray[np.float64]
+    importances: NDArray[np.float64]
+    note: str
+
+    def text(self, top: int = 10) -> str:
+        """The first ``top`` features as a table."""
+        shown = range(min(top, len(self.names)))
+        width = max([len("feature"), *(len(str(self.names[i])) for i in shown)])
+        lines = [f"{'feature':<{width}}  coefficient  importance"]
+        lines += [
+            f"{self.names[i]:<{width}}  {self.coefficients[i]:>11.4g}  {self.importances[i]:>10.4g}"
+            for i in shown
+        ]
+        return "\n".join([*lines, self.note])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def explain(model: Any, X: Any) -> Explanation:
+    """Rank the features of a fitted model with a single output.
+
+    Parameters
+    ----------
+    model : KernelRidge or KernelRidgeCV
+        With AdaptiveFeatures or RowNormFeatures: other maps have no features that can be named.
+    X : {array-like, sparse matrix} of shape (n, d)
+        Rows to measure the spread of the features on; the training rows, or some of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import KernelRidge, RowNormFeatures, explain
+    >>> X = np.random.default_rng(0).normal(size=(300, 4))
+    >>> features = RowNormFeatures(15, kernel="poly", degree=2, rotate=False, random_state=0)
+    >>> model = KernelRidge(features, alpha=1e-3).fit(X, X[:, 1] * X[:, 3])
+    >>> str(explain(model, X).names[0])
+    'x1 x3'
+    """
+    check_is_fitted(model)
+    features = model.features_
+    if not isinstance(features, SampledFeatures):
+        raise TypeError(
+            f"{type(features).__name__} has no features that can be named: use AdaptiveFeatures or "
+            "RowNormFeatures"
+        )
+    coefficients = np.asarray(model.coef_)
+    if coefficients.ndim != 1:
+        raise ValueError("explain is for a single output: fit one target at a time")
+    Z = features.transform(X)
+    dense = Z.toarray() if hasattr(Z, "toarray") else Z
+    importances = np.abs(coefficients) * np.std(dense, axis=0, dtype=np.float64)
+    order = np.argsort(-importances, kind="stable")
+    names = features.get_feature_names_out(getattr(model, "feature_names_in_", None))
+    return Explanation(names[order], coefficients[order], importances[order], _note(features))
+
+
+def _note(features: SampledFeatures) -> str:
+    words = ["products of scaled"]
+    if features.features_.frame.center is not None:
+        words.append(", centred")
+    words.append(" principal components" if features.rotate_ else " columns")
+    if features.basis_ == "mercer":
+        words.append("; x(k) is the k-th adapted function of column x")
+    elif isinstance(features.kernel_, Gaussian):
+        words.append(", times exp(-|x'|^2 / 2)")
+    return "".join(words)

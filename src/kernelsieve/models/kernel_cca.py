@@ -1,0 +1,161 @@
+"""Canonical correlations of two views, each with a feature map of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular, svd
+from sklearn.base import TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve._linalg import regularised_cholesky
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve._validation import check_count, check_points, check_positive
+from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._linear import NormalEquations
+
+
+class KernelCCA(TransformerMixin, FeatureModel):
+    """Regularised kernel CCA: directions in the two feature spaces that correlate most.
+
+    Maximises cov(a, b) over directions with |a's scores|^2 + alpha |a|^2 = 1, and so for b.
+
+    Parameters
+    ----------
+    n_components : int, default 2
+    features : FeatureMap, default AdaptiveFeatures()
+        Of the first view.
+    features_y : FeatureMap, default a copy of ``features``
+        Of the second view.
+    alpha : float, default 1.0
+        The regularisation of both views.
+    block_rows : int, optional
+    n_jobs : int, default all cores
+    verbose : int, default 0
+
+    Attributes
+    ----------
+    correlations_ : ndarray of shape (n_components,)
+        The regularised canonical correlations, descending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import KernelCCA, RowNormFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.uniform(-1, 1, size=(300, 1))
+    >>> views = t**2 + 0.01 * rng.normal(size=(300, 1)), t
+    >>> cca = KernelCCA(1, RowNormFeatures(20, gamma=1.0, random_state=0), alpha=0.1)
+    >>> bool(cca.fit(*views).correlations_[0] > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        features: FeatureMap | None = None,
+        features_y: FeatureMap | None = None,
+        *,
+        alpha: float = 1.0,
+        block_rows: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.features = features
+        self.features_y = features_y
+        self.alpha = alpha
+        self.block_rows = block_rows
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit both maps and the directions.
+
+        Parameters
+        ----------
+        X, y : {array-like, sparse matrix} of shape (n, d_x), (n, d_y)
+            The two views of the same rows.
+        """
+        alpha = check_positive(self.alpha, "alpha", "it regularises both views")
+        wanted = check_count(self.n_components, "n_components", "it is the number of directions")
+        X, Y = self._valid_rows(X, reset=True), _second_view(y)
+        if X.shape[0] != Y.shape[0]:
+            raise ValueError(f"the views have {X.shape[0]} and {Y.shape[0]} rows")
+        self._fit_features(X, None, alpha=alpha)
+        second = self.features_y if self.features_y is not None else self.features
+        self.features_y_ = AdaptiveFeatures() if second is None else clone(second)
+        if self.features_y_.get_params(deep=False).get("alpha", 0.0) is None:
+            self.features_y_.set_params(alpha=alpha)
+        self.features_y_.fit(Y)
+        # The first view's features, with the second's as its targets: all moments in one pass.
+        cross = NormalEquations.zero(self.features_.n_components_, self.features_y_.n_components_)
+        other = NormalEquations.zero(self.features_y_.n_components_, 0)
+
+        def block(Z: Any, rows: slice) -> tuple[NormalEquations, NormalEquations]:
+            W = self.features_y_._transform_block(Y[rows])
+            dense = np.asarray(W.toarray() if hasattr(W, "toarray") else W, dtype=np.float64)
+            return NormalEquations.of_block(Z, dense), NormalEquations.of_block(
+                dense, np.empty((len(dense), 0))
+            )
+
+        for first, then in self._stream(block, X, "Features"):
+            cross += first
+            other += then
+        left, right = cross.centred(True), other.centred(True)
+        left_factor, _ = regularised_cholesky(left.gram, alpha)
+        right_factor, _ = regularised_cholesky(right.gram, alpha)
+        half = solve_triangular(left_factor, left.moment, lower=True)
+        core = solve_triangular(right_factor, half.T, lower=True).T
+        u, values, vt = svd(core, full_matrices=False)
+        u, v = u[:, :wanted], vt[:wanted].T
+        self.correlations_ = np.clip(values[:wanted], 0.0, 1.0)
+        self.x_mean_, self.y_mean_ = left.feature_mean, left.target_mean
+        self.x_weights_ = solve_triangular(left_factor, u, lower=True, trans="T")
+        self.y_weights_ = solve_triangular(right_factor, v, lower=True, trans="T")
+        return self
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Scores of rows of the first view, of shape (n, n_components)."""
+        check_is_fitted(self)
+        X = self._valid_rows(X)
+        return self._scores(self.features_, X, self.x_mean_, self.x_weights_)
+
+    def transform_y(self, y: Any) -> NDArray[Any]:
+        """Scores of rows of the second view."""
+        check_is_fitted(self)
+        Y = _second_view(y)
+        return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_)
+
+    def _scores(
+        self,
+        features: FeatureMap,
+        X: Any,
+        mean: NDArray[np.float64],
+        weights: NDArray[np.float64],
+    ) -> NDArray[Any]:
+        offset, weights = (mean @ weights).astype(X.dtype), weights.astype(X.dtype)
+        return np.concatenate(
+            map_row_blocks(
+                lambda rows: features._transform_block(X[rows]) @ weights - offset,
+                X.shape[0],
+                self._rows_per_block(X.shape[0]),
+                self.n_jobs,
+            )
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _second_view(y: Any) -> Any:
+    if y is None:
+        raise ValueError("KernelCCA requires y to be passed, but the target y is None")
+    array = y if hasattr(y, "tocsr") else np.asarray(y)
+    return check_points(array.reshape(-1, 1) if array.ndim == 1 else array, "y")

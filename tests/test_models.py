@@ -1,0 +1,423 @@
+"""The models against exact kernel methods, and scikit-learn's contract."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.linalg import eigh
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_circles, make_moons
+from sklearn.decomposition import KernelPCA as ExactPCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_ridge import KernelRidge as ExactRidge
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelCCA,
+    KernelKMeans,
+    KernelPCA,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    KernelSVC,
+    RowNormFeatures,
+    explain,
+)
+from kernelsieve.kernels import Gaussian, Polynomial
+from kernelsieve.models import kernel_ridge, unsupervised
+from kernelsieve.models._linear import NormalEquations
+
+KERNEL = Polynomial(degree=3, gamma=0.3, coef0=1.0)
+ALL = RowNormFeatures(100, kernel=KERNEL, rotate=False)  # 4 columns: all 35 monomials
+FOURIER = FourierFeatures(60, gamma=0.1, random_state=0)
+
+
+def regression(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4))
+    return X, X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + 0.1 * rng.standard_normal(n)
+
+
+WEIGHTS = "calibration, starts and solvers see rows, not their weights"
+
+
+def expected_failures(model: object) -> dict[str, str]:
+    kinds = ("dense", "sparse")
+    failures = {}
+    if isinstance(model, KernelKMeans | KernelSVC | KernelRidgeClassifier):
+        for kind in kinds:
+            failures[f"check_sample_weight_equivalence_on_{kind}_data"] = WEIGHTS
+    return failures
+
+
+@parametrize_with_checks(
+    [
+        KernelRidgeCV(FOURIER, alphas=[1e-3, 1e-2]),
+        KernelRidgeClassifier(FourierFeatures(100, gamma=0.1, random_state=0), alpha=1e-2),
+        KernelSVC(FourierFeatures(100, gamma=0.1, random_state=0), random_state=0),
+        KernelPCA(1, FOURIER),
+        KernelKMeans(3, FOURIER, random_state=0),
+        KernelCCA(1, FOURIER, FourierFeatures(20, gamma=0.5, random_state=1)),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_all_monomials_make_the_exact_ridge():
+    X, y = regression()
+    exact = ExactRidge(alpha=0.5, kernel="poly", degree=3, gamma=0.3, coef0=1).fit(X, y)
+    model = KernelRidge(ALL, alpha=0.5, fit_intercept=False).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), exact.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "dual"])
+def test_weights_are_repetitions(monkeypatch, solver, fit_intercept):
+    X, y = regression()
+    if solver == "dual":
+        monkeypatch.setattr(kernel_ridge, "LARGEST_CHOLESKY", 50)
+        features = FourierFeatures(900, gamma=0.1, random_state=0)
+    else:
+        features = FOURIER
+    model = KernelRidge(
+        features,
+        alpha=0.2,
+        fit_intercept=fit_intercept,
+        solver="auto" if solver == "dual" else solver,
+        tol=1e-12,
+        random_state=0,
+    )
+    times = np.random.default_rng(1).integers(0, 4, size=len(y))
+    weighted = clone(model).fit(X, y, sample_weight=times)
+    repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    assert weighted.solver_ == repeated.solver_ == solver
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
+
+
+def test_every_solver_finds_the_same_ridge(monkeypatch):
+    X, y = regression()
+    Y = np.stack([y, X[:, 3] ** 2], axis=1)
+    direct = KernelRidge(FOURIER, alpha=0.1).fit(X, Y)
+    monkeypatch.setattr("kernelsieve.models._iterative.SKETCH_SIZE", 10)  # of 60 features
+    iterated = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
+    np.testing.assert_allclose(iterated.predict(X), direct.predict(X), atol=1e-8)
+    assert iterated.n_iter_ > 1
+    monkeypatch.setattr("kernelsieve.models._iterative.KEPT_BYTES", 0)  # made again every pass
+    again = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(again.coef_, iterated.coef_)
+
+
+def test_gradients_that_stop_early_say_so():
+    X, y = regression()
+    model = KernelRidge(
+        FourierFeatures(500, gamma=0.3, random_state=0), alpha=1e-8, refine=True, max_iter=1
+    )
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_refinement_is_the_exact_ridge(fit_intercept):
+    X, y = regression()
+    kernel, alpha = Gaussian(0.1), 0.05
+    model = KernelRidge(FOURIER, alpha=alpha, refine=True, fit_intercept=fit_intercept, tol=1e-12)
+    new = regression(50, seed=1)[0]
+    K, ones = kernel(X), np.ones((len(y), 1))
+    if fit_intercept:
+        system = np.block([[K + alpha * np.eye(len(y)), ones], [ones.T, np.zeros((1, 1))]])
+        solution = np.linalg.solve(system, np.append(y, 0.0))
+        expected = kernel(new, X) @ solution[:-1] + solution[-1]
+    else:
+        expected = kernel(new, X) @ np.linalg.solve(K + alpha * np.eye(len(y)), y)
+    np.testing.assert_allclose(model.fit(X, y).predict(new), expected, atol=1e-8)
+
+
+def test_refinement_with_weights_repeats_rows():
+    X, y = regression(120)
+    times = np.random.default_rng(1).integers(1, 4, size=len(y))
+    model = KernelRidge(FOURIER, alpha=0.05, refine=True, tol=1e-12)
+    weighted = clone(model).fit(X, y, sample_weight=times)
+    repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
+
+
+def test_partial_fit_adds_up_to_fit():
+    X, y = regression()
+    fitted = clone(FOURIER).fit(X)
+    model = KernelRidge(fitted, alpha=0.1)
+    for first in range(0, 200, 50):
+        rows = slice(first, first + 50)
+        model.partial_fit(X[rows], y[rows])
+    whole = KernelRidge(FOURIER, alpha=0.1).fit(X, y)
+    assert model.features_ is fitted
+    np.testing.assert_allclose(model.predict(X), whole.predict(X), atol=1e-10)
+    with pytest.raises(ValueError, match="2 outputs, earlier rows had 1"):
+        model.partial_fit(X, np.stack([y, y], axis=1))
+
+
+def test_predictive_intervals_cover():
+    """Data from the model itself: weights from the prior, noise with the variance alpha implies."""
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, new = rng.standard_normal((300, 3)), rng.standard_normal((300, 3))
+        features = FourierFeatures(40, gamma=0.2, random_state=seed).fit(X)
+        noise, prior = 0.3, 1.0
+        weights = prior * rng.standard_normal(40)
+        y = features.transform(X) @ weights + noise * rng.standard_normal(300)
+        there = features.transform(new) @ weights + noise * rng.standard_normal(300)
+        model = KernelRidge(features, alpha=(noise / prior) ** 2, fit_intercept=False).fit(X, y)
+        mean, deviation = model.predict(new, return_std=True)
+        inside.append(np.mean(np.abs(there - mean) < 1.645 * deviation))
+    # 6,000 correlated cases: their share has a standard error of about 0.006.
+    assert 0.87 <= np.mean(inside) <= 0.93
+    assert min(inside) > 0.8
+
+
+def test_deviation_needs_a_factor():
+    X, y = regression()
+    model = KernelRidge(FOURIER, solver="cg", random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="use solver='cholesky'"):
+        model.predict(X, return_std=True)
+
+
+def test_risk_bound_bounds_the_risk_of_its_own_predictions():
+    X, y = regression()
+    model = KernelRidge(ALL, alpha=0.5, fit_intercept=False).fit(X, y)
+    bound = model.risk_bound(X, noise_variance=0.01)
+    K, values = KERNEL(X), model.predict(X)
+    smoother = K @ np.linalg.inv(K + 0.5 * np.eye(len(y)))
+    bias = np.mean((smoother @ values - values) ** 2)
+    variance = 0.01 * np.sum(smoother**2) / len(y)
+    assert bias <= bound.bias * (1 + 1e-6)
+    assert variance <= bound.variance * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_leave_one_out_is_brute_force(fit_intercept):
+    X, y = regression(200)
+    alphas = [0.01, 1.0]
+    model = KernelRidgeCV(FOURIER, alphas=alphas, fit_intercept=fit_intercept).fit(X, y)
+    for alpha, rmse in zip(alphas, model.cv_results_["rmse"], strict=True):
+        ridge = KernelRidge(FOURIER, alpha=alpha, fit_intercept=fit_intercept)
+        left_out = []
+        for i in range(len(y)):
+            rest = np.arange(len(y)) != i
+            left_out.append(y[i] - ridge.fit(X[rest], y[rest]).predict(X[[i]])[0])
+        assert abs(np.sqrt(np.mean(np.square(left_out))) - rmse) < 1e-8
+
+
+def test_cross_validation_refits_maps_that_look_at_the_target():
+    X, y = regression()
+    features = AdaptiveFeatures(20, gamma=0.1, random_state=0)
+    model = KernelRidgeCV(features, alphas=[0.1, 1.0], cv=4).fit(X, y)
+    for alpha, rmse in zip([0.1, 1.0], model.cv_results_["rmse"], strict=True):
+        inner = clone(features).set_params(alpha=np.sqrt(0.1))
+        from sklearn.model_selection import KFold
+
+        predicted = cross_val_predict(KernelRidge(inner, alpha=alpha), X, y, cv=KFold(4))
+        assert abs(np.sqrt(np.mean((predicted - y) ** 2)) - rmse) < 1e-8
+
+
+def test_the_best_bandwidth_is_kept():
+    X, y = regression()
+    gammas = [1e-4, 0.1, 10.0]
+    model = KernelRidgeCV(FOURIER, gammas=gammas, alphas=np.logspace(-3, 1, 5)).fit(X, y)
+    assert model.gamma_ == 0.1
+    assert model.features_.gamma == 0.1
+    assert model.best_rmse_ == model.cv_results_["rmse"].min()
+    assert len(model.cv_results_["rmse"]) == 15
+    expected = KernelRidge(clone(FOURIER).set_params(gamma=0.1), alpha=model.alpha_).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_classifier_of_strings():
+    X, y = make_moons(300, noise=0.15, random_state=0)
+    names = np.array(["down", "up"])[y]
+    features = RowNormFeatures(60, gamma=2.0, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=0.05).fit(X[:200], names[:200])
+    assert model.score(X[200:], names[200:]) > 0.93
+    assert model.decision_function(X).shape == (300,)
+    three = np.where(X[:, 0] > 1.2, "right", names)
+    model.fit(X[:200], three[:200])
+    assert model.decision_function(X).shape == (300, 3)
+    assert model.score(X[200:], three[200:]) > 0.9
+
+
+def test_probabilities_are_calibrated():
+    """Of rows given a probability near p a share near p is of the class."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 2))
+    truth = 1 / (1 + np.exp(-2 * X[:, 0] * X[:, 1]))
+    y = rng.random(6000) < truth
+    features = RowNormFeatures(30, gamma=0.2, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=1.0).fit(X[:3000], y[:3000])
+    p = model.predict_proba(X[3000:])[:, 1]
+    assert np.mean(np.abs(p - truth[3000:])) < 0.06
+    for low in (0.1, 0.3, 0.5, 0.7):
+        here = (p >= low) & (p < low + 0.2)
+        share, size = y[3000:][here].mean(), here.sum()
+        assert abs(share - p[here].mean()) < 0.03 + 3 * np.sqrt(0.25 / size)
+
+
+def test_class_weights_are_sample_weights():
+    X, y = make_moons(200, noise=0.3, random_state=0)
+    weighted = KernelRidgeClassifier(FOURIER, class_weight={0: 1.0, 1: 5.0}).fit(X, y)
+    by_hand = KernelRidgeClassifier(FOURIER).fit(X, y, sample_weight=np.where(y == 1, 5.0, 1.0))
+    np.testing.assert_allclose(
+        weighted.decision_function(X), by_hand.decision_function(X), atol=1e-10
+    )
+    assert weighted.predict(X).mean() > KernelRidgeClassifier(FOURIER).fit(X, y).predict(X).mean()
+
+
+def test_one_class_is_refused():
+    X, _ = regression()
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        KernelRidgeClassifier(FOURIER).fit(X, np.zeros(len(X)))
+
+
+def test_svm_separates_circles():
+    X, y = make_circles(300, noise=0.05, factor=0.5, random_state=0)
+    features = RowNormFeatures(30, gamma=1.0, random_state=0)
+    model = KernelSVC(features, random_state=0).fit(X[:200], y[:200])
+    assert model.score(X[200:], y[200:]) == 1.0
+
+
+def test_all_monomials_make_the_exact_pca():
+    X, _ = regression()
+    exact = ExactPCA(5, kernel="poly", degree=3, gamma=0.3, coef0=1).fit(X)
+    model = KernelPCA(5, ALL).fit(X)
+    np.testing.assert_allclose(model.eigenvalues_, exact.eigenvalues_, rtol=1e-8)
+    ours, theirs = model.transform(X[:50]), exact.transform(X[:50])
+    signs = np.sign((ours * theirs).sum(axis=0))
+    np.testing.assert_allclose(ours * signs, theirs, atol=1e-6)
+    centred = KERNEL(X) - KERNEL(X).mean(axis=0)
+    trace = np.trace(centred - centred.mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(
+        model.explained_variance_ratio_, model.eigenvalues_ / trace, rtol=1e-8
+    )
+
+
+def test_lanczos_finds_the_same_components(monkeypatch):
+    X, _ = regression()
+    dense = KernelPCA(3, FOURIER).fit(X)
+    monkeypatch.setattr(unsupervised, "LARGEST_DENSE_EIGEN", 10)
+    np.testing.assert_allclose(
+        KernelPCA(3, FOURIER).fit(X).transform(X), dense.transform(X), atol=1e-8
+    )
+
+
+def test_pca_goes_back():
+    t = np.random.default_rng(0).uniform(-1, 1, size=400)
+    X = np.column_stack([t, t**2])
+    model = KernelPCA(
+        4, RowNormFeatures(40, gamma=1.0, random_state=0), fit_inverse_transform=True, alpha=1e-3
+    ).fit(X)
+    back = model.inverse_transform(model.transform(X))
+    assert np.sqrt(np.mean((back - X) ** 2)) < 0.05
+    with pytest.raises(ValueError, match="fit_inverse_transform=True"):
+        KernelPCA(2, FOURIER).fit(X).inverse_transform(np.zeros((1, 2)))
+
+
+def test_k_means_is_that_of_the_kernel():
+    """Lloyd's algorithm on the exact kernel matrix, from the labels found, changes nothing."""
+    X, _ = make_circles(200, noise=0.03, factor=0.3, random_state=0)
+    features = RowNormFeatures(100, kernel=Polynomial(2, gamma=1.0, coef0=0.0), rotate=False)
+    model = KernelKMeans(2, features, n_init=10, random_state=0).fit(X)
+    K = Polynomial(2, gamma=1.0, coef0=0.0)(X)
+    members = np.eye(2)[model.labels_]
+    share = members / members.sum(axis=0)
+    squared = np.diag(K)[:, None] - 2 * K @ share + np.einsum("ik,ij,jk->k", share, K, share)
+    np.testing.assert_array_equal(squared.argmin(axis=1), model.labels_)
+    inertia = squared[np.arange(len(X)), model.labels_].sum()
+    assert abs(model.inertia_ - inertia) < 1e-6 * inertia
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(model.transform(X) ** 2, squared, atol=1e-6)
+
+
+def test_mini_batches_come_close():
+    X, _ = regression(2000)
+    whole = KernelKMeans(5, FOURIER, random_state=0).fit(X)
+    batches = KernelKMeans(5, FOURIER, batch_rows=256, random_state=0).fit(X)
+    reference = KMeans(5, n_init=3, random_state=0).fit(FOURIER.fit_transform(X))
+    assert abs(whole.inertia_ / reference.inertia_ - 1) < 1e-3
+    assert batches.inertia_ < 1.1 * whole.inertia_
+
+
+def test_all_features_make_the_exact_cca():
+    """max a^T K_x K_y b subject to a^T K_x (K_x + alpha) a = 1, and so for b, centred."""
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((120, 2))
+    X = np.hstack([t, rng.standard_normal((120, 1))])
+    Y = np.column_stack([t[:, 0] * t[:, 1], rng.standard_normal(120)])
+    kernels = Polynomial(2, gamma=0.5, coef0=1.0), Polynomial(3, gamma=0.5, coef0=1.0)
+    maps = [RowNormFeatures(100, kernel=kernel, rotate=False) for kernel in kernels]
+    model = KernelCCA(2, *maps, alpha=2.0).fit(X, Y)
+    centre = np.eye(120) - 1 / 120
+    Kx, Ky = centre @ kernels[0](X) @ centre, centre @ kernels[1](Y) @ centre
+    Ax = np.linalg.solve(Kx + 2.0 * np.eye(120), Kx)  # K (K + alpha)^-1: the regularised projector
+    Ay = np.linalg.solve(Ky + 2.0 * np.eye(120), Ky)
+    root = np.linalg.cholesky(Ay + 1e-13 * np.eye(120))
+    squared = eigh(root.T @ Ax @ root, eigvals_only=True)[::-1][:2]
+    np.testing.assert_allclose(model.correlations_, np.sqrt(squared), atol=1e-6)
+    left, right = model.transform(X), model.transform_y(Y)
+    np.testing.assert_allclose((left * right).sum(axis=0), model.correlations_, atol=1e-6)
+    assert model.correlations_[0] > 0.8
+
+
+def test_explanation_finds_the_product():
+    X, _ = regression(400)
+    y = 2.0 * X[:, 1] * X[:, 3]
+    model = KernelRidge(ALL, alpha=1e-3).fit(X, y)
+    explanation = explain(model, X)
+    assert explanation.names[0] == "x1 x3"
+    assert "scaled columns" in str(explanation)
+    assert str(explanation).splitlines()[1].startswith("x1 x3")
+    with pytest.raises(TypeError, match="use AdaptiveFeatures"):
+        explain(KernelRidge(FOURIER).fit(X, y), X)
+
+
+def test_columns_of_wild_scales_are_named():
+    pandas = pytest.importorskip("pandas")
+    X, y = regression()
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "income"])
+    frame["income"] *= 1e5
+    with pytest.warns(UserWarning, match=r"'income' .*StandardScaler"):
+        KernelRidge(FOURIER).fit(frame, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_pipeline(StandardScaler(), KernelRidge(FOURIER)).fit(frame.to_numpy(), y)
+        KernelRidge(FOURIER).fit(sp.csr_array(frame.to_numpy()), y)
+
+
+def test_grid_search_over_model_and_map():
+    X, y = regression()
+    search = GridSearchCV(
+        KernelRidge(RowNormFeatures(30, random_state=0)),
+        {"alpha": [0.01, 1.0], "features__gamma": [0.01, 0.1]},
+        cv=3,
+    ).fit(X, y)
+    assert search.best_params_["features__gamma"] == 0.1
+
+
+def test_sparse_blocks_make_the_same_sums():
+    rng = np.random.default_rng(0)
+    Z, y = rng.random((50, 6)) * (rng.random((50, 6)) < 0.4), rng.random((50, 2))
+    weights = rng.random(50)
+    for w in (None, weights):
+        dense, sparse = (NormalEquations.of_block(block, y, w) for block in (Z, sp.csr_array(Z)))
+        for name in ("moment", "feature_sum", "target_sum", "target_squares"):
+            np.testing.assert_allclose(getattr(dense, name), getattr(sparse, name), atol=1e-12)
+        np.testing.assert_allclose(np.triu(dense.upper), sparse.upper, atol=1e-12)
+        assert dense.weight == sparse.weight
