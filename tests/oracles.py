@@ -243,3 +243,222 @@ def iid_estimator(Phi: Array, probabilities: ArrayLike, s: int, rng: np.random.G
     p = np.asarray(probabilities, dtype=float)
     drawn = rng.choice(len(p), size=s, replace=True, p=p)
     return np.stack([Phi[m] / math.sqrt(s * p[m]) for m in drawn], axis=1)
+
+
+# --- sketches: explicit matrices and exact variances ---------------------------------------------
+
+
+def tensor_product(factors: Sequence[ArrayLike]) -> Array:
+    """x_1 (x) ... (x) x_q as one vector, the last index fastest."""
+    product = np.ones(1)
+    for factor in factors:
+        product = np.multiply.outer(product, np.asarray(factor, dtype=float)).ravel()
+    return product
+
+
+def sketch_matrix(
+    apply_product: Callable[[list[Array]], ArrayLike], n_features: int, degree: int
+) -> Array:
+    """The matrix of a sketch, one column for each e_i1 (x) ... (x) e_iq; shape (size, d^q)."""
+    indices = itertools.product(range(n_features), repeat=degree)
+    factors = np.eye(n_features)[np.array(list(indices))]
+    return np.asarray(apply_product([factors[:, b] for b in range(degree)])).T
+
+
+def count_sketch_matrix(codes: ArrayLike, size: int) -> Array:
+    """Columns with +-1/sqrt(sparsity) in the rows that the codes name: ~bucket for a minus."""
+    rows = np.asarray(codes).tolist()
+    matrix = np.zeros((size, len(rows)))
+    for column, row in enumerate(rows):
+        for code in row:
+            bucket, sign = (code, 1.0) if code >= 0 else (-1 - code, -1.0)
+            matrix[bucket, column] += sign / math.sqrt(len(row))
+    return matrix
+
+
+def tensor_sketch_matrix(codes: Sequence[ArrayLike], size: int) -> Array:
+    """CountSketch of d^q coordinates: buckets add up modulo size, signs multiply."""
+    tables = [np.asarray(table).ravel().tolist() for table in codes]
+    columns = []
+    for chosen in itertools.product(*tables):
+        buckets = [code if code >= 0 else -1 - code for code in chosen]
+        column = np.zeros(size)
+        column[sum(buckets) % size] = math.prod(1.0 if code >= 0 else -1.0 for code in chosen)
+        columns.append(column)
+    return np.stack(columns, axis=1)
+
+
+def hadamard_entry(row: int, column: int) -> float:
+    """(-1)^(number of bits that both indices have)."""
+    return -1.0 if (row & column).bit_count() % 2 else 1.0
+
+
+def srht_matrix(signs: ArrayLike, places: ArrayLike) -> Array:
+    """P H D / sqrt(size)."""
+    signs, places = np.asarray(signs, dtype=float), np.asarray(places).tolist()
+    rows = [
+        [hadamard_entry(place, i) * s for i, s in enumerate(signs.tolist())] for place in places
+    ]
+    return np.array(rows) / math.sqrt(len(places))
+
+
+def tensor_srht_matrix(
+    left_signs: ArrayLike, right_signs: ArrayLike, left_places: ArrayLike, right_places: ArrayLike
+) -> Array:
+    """P (H D_1 (x) H D_2) / sqrt(size): each row a tensor product of two rows of H D."""
+    left, right = srht_matrix(left_signs, left_places), srht_matrix(right_signs, right_places)
+    return math.sqrt(len(left)) * np.array(
+        [np.kron(a, b) for a, b in zip(left, right, strict=True)]
+    )
+
+
+def spread(x: ArrayLike) -> float:
+    """1 - sum_i x_i^4 / |x|^4: 0 on one coordinate, 1 - 1/d if all d are equal."""
+    squares = np.square(np.asarray(x, dtype=float))
+    return 1.0 - float(np.square(squares).sum() / squares.sum() ** 2)
+
+
+def osnap_variance(x: ArrayLike, size: int) -> float:
+    """Var |Sx|^2 / |x|^4 with equal ranges of buckets, exactly: 2 spread / size.
+
+    |Sx|^2 - |x|^2 is 1/s times the sum over ranges b and i != j of sign_i sign_j x_i x_j [i and j
+    meet in b]. The terms are uncorrelated but for (i, j) = (j, i), and meet with probability
+    s / size in each of s ranges: 2 (1/s^2) s (s / size) sum_{i != j} x_i^2 x_j^2.
+    """
+    return 2.0 * spread(x) / size
+
+
+def srht_variance(x: ArrayLike, size: int) -> float:
+    """Var |Sx|^2 / |x|^4 exactly: (2 spread / size) (N - size) / (N - 1), at most N of N places.
+
+    One place: (HDx)_k^2 has variance 2 spread (fourth moment of a sum of signs). Two different
+    places: their covariances sum to -2 spread over the N - 1 others, for all N places sum to the
+    constant N |x|^2. Whole rounds of N places add that constant and no variance.
+    """
+    n = 1 << max(0, np.size(x) - 1).bit_length()
+    rest = size % n
+    return 0.0 if rest == 0 else 2.0 * spread(x) * (n - rest) / (n - 1) * rest / size**2
+
+
+def tensor_srht_variance(x: ArrayLike, y: ArrayLike, size: int) -> float:
+    """Var |T(x (x) y)|^2 / (|x| |y|)^4 exactly: ((1 + 2 spread_x)(1 + 2 spread_y) - 1) / size.
+
+    Given the signs, the places are i.i.d. and the mean over them is |x|^2 |y|^2 (Parseval): only
+    the variance of one place counts, over size. Its square is the product of two sums of signs,
+    whose fourth moments are 3 |x|^4 - 2 sum x_i^4 = 1 + 2 spread.
+    """
+    return ((1.0 + 2.0 * spread(x)) * (1.0 + 2.0 * spread(y)) - 1.0) / size
+
+
+def tensor_sketch_variance(factors: Sequence[ArrayLike], size: int) -> float:
+    """Var |S y|^2 / |y|^4 of y = x_1 (x) ... (x) x_q, exactly.
+
+    E (|Sy|^2 - |y|^2)^2 sums y_I y_J y_K y_L over I != J, K != L whose signs cancel in every mode:
+    there i = j, k = l (weight 1), or i = k, j = l, or i = l, j = k (i != j: weight spread each).
+    With modes of the second kind only, or of the third only, both collisions are one event, of
+    probability 1/size; with both kinds a + b = a - b = 0 modulo size, of probability
+    gcd(2, size) / size^2.
+    """
+    one = math.prod(1.0 + spread(x) for x in factors)
+    two = math.prod(1.0 + 2.0 * spread(x) for x in factors)
+    return 2.0 * (one - 1.0) / size + (two - 2.0 * one + 1.0) * math.gcd(2, size) / size**2
+
+
+# --- RowSampler: Algorithms 2 and 3 as they are printed, with their slips mended -----------------
+
+
+def inverse_root(B: Array | None, n: int, alpha: float) -> Array:
+    """(B^T B + alpha I)^(-1/2), of shape (n, n)."""
+    gram = np.zeros((n, n)) if B is None else B.T @ B
+    values, vectors = np.linalg.eigh(gram)
+    return (vectors / np.sqrt(values.clip(min=0.0) + alpha)) @ vectors.T
+
+
+def row_distribution(Phi: Array, B: Array | None, alpha: float) -> Array:
+    """Squared row norms of Phi (B^T B + alpha I)^(-1/2), which sum to 1."""
+    norms = squared_row_norms(Phi @ inverse_root(B, Phi.shape[1], alpha))
+    return norms / math.fsum(norms)
+
+
+def sketched_powers(Q: Array, points: Array, degree: int) -> list[Array]:
+    """P_j = Q (X^(x)(q-j) (x) E_1^(x)j) for j = 0..q, each of shape (m', n); line 4."""
+    first = np.eye(points.shape[1])[0]
+    return [
+        np.stack([Q @ tensor_product([x] * (degree - j) + [first] * j) for x in points], axis=1)
+        for j in range(degree + 1)
+    ]
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole, where 0/0 is 0."""
+    return part / whole if whole > 0.0 else 0.0
+
+
+def printed_row_sampler(
+    points: Array,
+    amplitude: Array,
+    coefficients: Array,
+    M: Array,
+    P: Sequence[Array],
+    bucket: ArrayLike,
+    G: Callable[[int], Array],
+) -> dict[Index, float]:
+    """beta / s for every index tuple, by lines 2, 5, 6, 11 and 23 to 33 of Algorithm 3.
+
+    M (n, d') is line 2 without the amplitudes, P line 4, bucket[i] = h(i), and G(r) is G_r, of
+    shape (n', d_r) with the coordinates of a bucket in rising order.
+    """
+    X, q = points.T, len(P) - 1
+    M = amplitude[:, None] * M
+    n_columns, hashed = M.shape[1], np.asarray(bucket)
+    members = {r: np.flatnonzero(hashed == r) for r in np.unique(hashed).tolist()}
+    W = {r: G(r) @ X[inside] for r, inside in members.items()}  # line 11
+    Z = [[coefficients[w] * np.sum((P[q - w] @ M[:, j]) ** 2) for j in range(n_columns)]
+         for w in range(q + 1)]  # line 5, squared and summed by blocks  # fmt: skip
+    column_mass = [math.fsum(block[j] for block in Z) for j in range(n_columns)]
+    p = [share(mass, math.fsum(column_mass)) for mass in column_mass]  # line 6
+    beta = dict.fromkeys(sequences(len(X), q), 0.0)  # line 23
+
+    def walk(j: int, w: int, prefix: Index, L: Array, probability: float) -> None:
+        if len(prefix) == w:
+            beta[prefix] += p[j] * share(Z[w][j], column_mass[j]) * probability  # lines 25 and 32
+            return
+        sketch = P[len(prefix) + 1 + q - w]
+        masses = {r: np.sum((W[r] @ L @ sketch.T) ** 2) for r in W}
+        for r, inside in members.items():
+            p_star = share(masses[r], math.fsum(masses.values()))  # line 28
+            squares = [np.sum((X[i] @ L @ sketch.T) ** 2) for i in inside]
+            for i, square in zip(inside.tolist(), squares, strict=True):
+                q_star = share(square, math.fsum(squares))  # line 29
+                deeper = L @ np.diag(X[i])  # line 30
+                walk(j, w, (*prefix, i), deeper, probability * p_star * q_star)
+
+    for j in range(n_columns):  # line 24
+        for w in range(q + 1):
+            walk(j, w, (), np.diag(M[:, j]), 1.0)  # line 26
+    return beta
+
+
+# --- landmarks -----------------------------------------------------------------------------------
+
+
+def row_leverage_scores(K: Array, alpha: float) -> Array:
+    """Ridge leverage of every row: the diagonal of K (K + alpha I)^-1."""
+    return np.diag(K @ np.linalg.inv(K + alpha * np.eye(len(K))))
+
+
+def nystrom(K: Array, landmarks: Sequence[int]) -> Array:
+    """C W^+ C^T with C the landmarks' columns of K, and W their rows of C."""
+    C = K[:, landmarks]
+    return C @ np.linalg.pinv(C[landmarks], rcond=1e-13, hermitian=True) @ C.T
+
+
+def randomly_pivoted_cholesky(K: Array, size: int, rng: np.random.Generator) -> list[int]:
+    """Pivots drawn one at a time in proportion to the diagonal of what is left of K."""
+    rest, pivots = K.copy(), []
+    for _ in range(size):
+        diagonal = np.diag(rest).clip(min=0.0)
+        pivot = int(rng.choice(len(K), p=diagonal / diagonal.sum()))
+        pivots.append(pivot)
+        rest -= np.outer(rest[:, pivot], rest[:, pivot]) / rest[pivot, pivot]
+    return pivots

@@ -12,8 +12,13 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "AdaptiveFeatures": "kernelsieve.features",
+    "AutoFeatures": "kernelsieve.features",
     "FourierFeatures": "kernelsieve.features",
+    "MaclaurinFeatures": "kernelsieve.features",
+    "NystromFeatures": "kernelsieve.features",
+    "ObliviousFeatures": "kernelsieve.features",
     "RowNormFeatures": "kernelsieve.features",
+    "TensorSketchFeatures": "kernelsieve.features",
     "KernelCCA": "kernelsieve.models",
     "KernelKMeans": "kernelsieve.models",
     "KernelPCA": "kernelsieve.models",
@@ -27,6 +32,7 @@ _MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots")
 
 __all__ = [
     "AdaptiveFeatures",
+    "AutoFeatures",
     "FourierFeatures",
     "KernelCCA",
     "KernelKMeans",
@@ -35,7 +41,11 @@ __all__ = [
     "KernelRidgeCV",
     "KernelRidgeClassifier",
     "KernelSVC",
+    "MaclaurinFeatures",
+    "NystromFeatures",
+    "ObliviousFeatures",
     "RowNormFeatures",
+    "TensorSketchFeatures",
     "__version__",
     "explain",
 ]
@@ -43,8 +53,13 @@ __all__ = [
 if TYPE_CHECKING:
     from kernelsieve.features import (
         AdaptiveFeatures,
+        AutoFeatures,
         FourierFeatures,
+        MaclaurinFeatures,
+        NystromFeatures,
+        ObliviousFeatures,
         RowNormFeatures,
+        TensorSketchFeatures,
     )
     from kernelsieve.models import (
         KernelCCA,

@@ -5,6 +5,8 @@ A code is a bucket and a sign in one word: the bucket itself, or its complement 
 
 from __future__ import annotations
 
+import numpy as np
+
 from kernelsieve._native._options import inlined, native
 
 
@@ -12,7 +14,7 @@ from kernelsieve._native._options import inlined, native
 def add_signed(value, code, line):
     """line[bucket] += sign * value, without a branch that half of the time goes the other way."""
     minus = code >> 31  # 0 or -1
-    line[code ^ minus] += value * (1 + 2 * minus)
+    line[np.uint32(code ^ minus)] += -value if minus else value  # unsigned: never from the end
 
 
 @native

@@ -21,7 +21,14 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KernelCenterer
 
-from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, RowNormFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    MaclaurinFeatures,
+    ObliviousFeatures,
+    RowNormFeatures,
+)
 from kernelsieve.features import FeatureMap
 
 EXACT_MAX_ROWS = 5_000
@@ -129,7 +136,23 @@ def _fourier(settings: Settings) -> Any:
 
 
 def _fourier_orthogonal(settings: Settings) -> Any:
-    return _ours(FourierFeatures, settings, orthogonal=True)
+    return _ours(FourierFeatures, settings, frequencies="orthogonal")
+
+
+def _fourier_structured(settings: Settings) -> Any:
+    return _ours(FourierFeatures, settings, frequencies="structured")
+
+
+def _fourier_modified(settings: Settings) -> Any:
+    return _ours(FourierFeatures, settings, frequencies="modified")
+
+
+def _oblivious(settings: Settings) -> Any:
+    return _ours(ObliviousFeatures, settings)
+
+
+def _maclaurin(settings: Settings) -> Any:
+    return _ours(MaclaurinFeatures, settings)
 
 
 def _sklearn(transformer: type, settings: Settings) -> Any:
@@ -160,6 +183,10 @@ _ROWS = (
     Method("row-norm", "features sampled by their norm", _row_norm),
     Method("fourier", "random Fourier features", _fourier),
     Method("fourier-orthogonal", "Fourier features in orthogonal blocks", _fourier_orthogonal),
+    Method("fourier-structured", "the same by fast transforms", _fourier_structured),
+    Method("fourier-modified", "Fourier features by a leverage bound", _fourier_modified),
+    Method("oblivious", "oblivious sketch of the Taylor series", _oblivious),
+    Method("maclaurin", "random Maclaurin features", _maclaurin),
     Method("sklearn-rbfsampler", "scikit-learn's RBFSampler and Ridge", _rbfsampler),
     Method("sklearn-nystroem", "scikit-learn's Nystroem and Ridge", _nystroem),
 )

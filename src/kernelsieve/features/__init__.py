@@ -2,7 +2,22 @@
 
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.features.adaptive import AdaptiveFeatures
+from kernelsieve.features.auto import AutoFeatures
 from kernelsieve.features.fourier import FourierFeatures
+from kernelsieve.features.maclaurin import MaclaurinFeatures
+from kernelsieve.features.nystrom import NystromFeatures
+from kernelsieve.features.oblivious import ObliviousFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
+from kernelsieve.features.tensor_sketch import TensorSketchFeatures
 
-__all__ = ["AdaptiveFeatures", "FeatureMap", "FourierFeatures", "RowNormFeatures"]
+__all__ = [
+    "AdaptiveFeatures",
+    "AutoFeatures",
+    "FeatureMap",
+    "FourierFeatures",
+    "MaclaurinFeatures",
+    "NystromFeatures",
+    "ObliviousFeatures",
+    "RowNormFeatures",
+    "TensorSketchFeatures",
+]

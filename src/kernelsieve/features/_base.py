@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelsieve._parallel import map_row_blocks
+from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import root_seed
 from kernelsieve._validation import FLOATS, canonical_rows, check_count, sparse_output
 from kernelsieve.kernels import Kernel, resolve_kernel
@@ -78,8 +78,18 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _transform_block(self, X: Any) -> Any:
         """``transform`` of a block of validated rows in this thread, for those who stream."""
         Z = np.empty((X.shape[0], self.n_components_), dtype=X.dtype)
-        self._fill(X, Z)
+        for rows in row_blocks(X.shape[0], self._block_rows(X.dtype)):
+            self._fill(X[rows], Z[rows])
         return Z
+
+    def _raw_block(self, X: Any) -> Any:
+        """What ``_mixing`` makes features of, for those who can save themselves that product."""
+        return self._transform_block(X)
+
+    @property
+    def _mixing(self) -> NDArray[Any] | None:
+        """T with features = raw block times T; None where there is no such thing."""
+        return None
 
     def _validated(self, X: Any, reset: bool) -> Any:
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")

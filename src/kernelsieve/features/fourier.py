@@ -1,39 +1,69 @@
-"""Random Fourier features (Rahimi and Recht, 2008), plain and orthogonal."""
+"""Random Fourier features (Rahimi and Recht, 2008): plain, orthogonal, structured and modified."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._native.fourier import write_pairs, write_waves
+from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
-from kernelsieve._validation import check_choice
+from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features._base import FeatureMap
-from kernelsieve.kernels import Gaussian
+from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.sampling.frequencies import (
+    StructuredFrequencies,
+    modified_frequencies,
+    orthogonal_frequencies,
+    plain_frequencies,
+    structured_frequencies,
+)
+
+FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
+BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
+PANEL = 1024  # frequencies at a time
+ANGLES = 2**19  # at a time: they stay in the cache until their cosines are written
 
 
 class FourierFeatures(FeatureMap):
-    """Cosines and sines of random projections, for the Gaussian kernel.
+    """Cosines and sines of random projections, for kernels of x - y.
 
     Parameters
     ----------
     n_components : int, default 1000
         Number of features.
-    kernel : "gaussian" or Gaussian, default "gaussian"
+    kernel : "gaussian", "laplacian", "matern" or such a Kernel, default "gaussian"
     gamma : "scale", "auto" or float, default "scale"
-        exp(-gamma |x - y|^2); "scale" is 1 / (d var(X)).
+        exp(-gamma |x - y|^2), exp(-gamma |x - y|_1), or Matern's kernel (nu = 3/2) with the length
+        1 / sqrt(2 gamma); "scale" is 1 / (d var(X)).
+    alpha : float, default None
+        The ridge that the features are for; None takes the model's, or 1. Only
+        frequencies="modified" looks at it.
     variant : "cos+sin" or "phase", default "cos+sin"
-        A cosine and a sine for every frequency, or one cosine with a random phase. The first has
-        the lower variance and |z(x)| = 1.
-    orthogonal : bool, default False
-        Draw the frequencies in orthogonal blocks (Yu et al., 2016): lower error, same features.
+        A cosine and a sine for every frequency, or one cosine with a random phase. The first takes
+        half the time, and has the lower variance and |z(x)| = 1 (if not "modified").
+    frequencies : "plain", "orthogonal", "structured" or "modified", default "plain"
+        "plain" draws them independently. "orthogonal" draws blocks of orthogonal ones (Yu et al.,
+        2016): lower error, same cost. "structured" ones are orthogonal too, but products of random
+        rotations and a Hadamard transform: O(log d) operations for a frequency instead of d, and no
+        d x s matrix; for many columns. "modified" draws high frequencies more often and gives them
+        less weight (after Avron et al., 2017): for few columns and a small alpha, where the
+        spectral error falls by orders of magnitude, though that of single kernel values does not;
+        in many dimensions they become plain ones. All are exactly unbiased. The Laplacian has plain
+        ones only: the others need a kernel of |x - y|.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
 
     Attributes
     ----------
-    frequencies_ : ndarray of shape (n_features_in_, n_frequencies)
+    frequencies_ : ndarray of shape (n_features_in_, n_frequencies) or StructuredFrequencies
+        In the float type of the rows of ``fit``.
+    weights_ : ndarray of shape (n_frequencies,)
+        Of each frequency: 1, unless they are modified.
     phases_ : ndarray, one for each feature that is a cosine with a phase
 
     Examples
@@ -43,6 +73,9 @@ class FourierFeatures(FeatureMap):
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
     >>> FourierFeatures(n_components=64, random_state=0).fit_transform(X).shape
     (100, 64)
+    >>> structured = FourierFeatures(64, kernel="matern", frequencies="structured", random_state=0)
+    >>> bool(np.allclose((structured.fit_transform(X) ** 2).sum(axis=1), 1.0))
+    True
     """
 
     unbiased: ClassVar[bool] = True
@@ -53,56 +86,124 @@ class FourierFeatures(FeatureMap):
         *,
         kernel: Any = "gaussian",
         gamma: Any = "scale",
+        alpha: float | None = None,
         variant: str = "cos+sin",
-        orthogonal: bool = False,
+        frequencies: str = "plain",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
         self.gamma = gamma
+        self.alpha = alpha
         self.variant = variant
-        self.orthogonal = orthogonal
+        self.frequencies = frequencies
         self.random_state = random_state
         self.n_jobs = n_jobs
 
     def _fit(self, X: Any, y: Any, seed: int) -> None:
         check_choice(self.variant, "variant", ("cos+sin", "phase"))
-        if not isinstance(self.kernel_, Gaussian):
-            raise ValueError(
-                f"kernel={self.kernel_!r} has no Fourier features here: use the Gaussian"
-            )
+        check_choice(self.frequencies, "frequencies", FREQUENCIES)
         self.n_components_ = int(self.n_components)
         # An odd number of features leaves one frequency without its sine: it gets a phase.
         pairs = self.n_components_ // 2 if self.variant == "cos+sin" else 0
         singles = self.n_components_ - 2 * pairs
-        draw = _orthogonal_directions if self.orthogonal else _normal_directions
-        directions = draw(X.shape[1], pairs + singles, stream(seed, "frequencies"))
-        self.frequencies_ = directions * np.sqrt(2.0 * self.kernel_.gamma)
+        frequencies, self.weights_ = self._draw(X, pairs + singles, stream(seed, "frequencies"))
+        if isinstance(frequencies, np.ndarray):  # Cauchy variables may exceed float32
+            frequencies.clip(*_range(X.dtype), out=frequencies)
+        self.frequencies_ = frequencies.astype(X.dtype, copy=False)
         self.phases_ = stream(seed, "phases").uniform(0.0, 2.0 * np.pi, size=singles)
 
+    def _draw(
+        self, X: Any, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64] | StructuredFrequencies, NDArray[np.float64]]:
+        """Frequencies and their weights."""
+        kernel, d = self.kernel_, X.shape[1]
+        if not isinstance(kernel, Gaussian | Laplacian | Matern):
+            raise ValueError(
+                f"kernel={kernel!r} has no Fourier features: use Gaussian, Laplacian or Matern"
+            )
+        if self.frequencies == "plain":
+            return plain_frequencies(kernel, d, count, rng), np.ones(count)
+        if isinstance(kernel, Laplacian):
+            raise ValueError(
+                f"frequencies={self.frequencies!r} needs a kernel of |x - y|, which {kernel!r} is "
+                "not: use 'plain', or Matern with nu=0.5"
+            )
+        if self.frequencies == "orthogonal":
+            return orthogonal_frequencies(kernel, d, count, rng), np.ones(count)
+        if self.frequencies == "structured":
+            return structured_frequencies(kernel, d, count, rng), np.ones(count)
+        alpha = 1.0 if self.alpha is None else self.alpha
+        check_positive(alpha, "alpha", "it is added to the kernel's diagonal")
+        return modified_frequencies(kernel, _sides(X), X.shape[0], alpha, count, rng)
+
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        pairs = self.frequencies_.shape[1] - len(self.phases_)
-        angles = X @ self.frequencies_.astype(X.dtype, copy=False)
-        np.cos(angles[:, :pairs], out=out[:, :pairs])
-        np.sin(angles[:, :pairs], out=out[:, pairs : 2 * pairs])
-        singles = out[:, 2 * pairs :]
-        np.add(angles[:, pairs:], self.phases_.astype(X.dtype), out=singles)
-        np.cos(singles, out=singles)
+        frequencies = self.frequencies_.astype(X.dtype, copy=False)
         # Each pair stands for 2 / s of the kernel, each single cosine (mean square 1/2) for 1 / s.
-        out *= out.dtype.type(np.sqrt(2.0 / self.n_components_))
+        weights = (self.weights_ * np.sqrt(2.0 / self.n_components_)).astype(X.dtype)
+        phases = self.phases_.astype(X.dtype)
+        pairs = len(weights) - len(phases)
+        for rows in row_blocks(X.shape[0], _rows_at_once(X, frequencies)):
+            for start, stop, angles in _angles(X[rows], frequencies):
+                middle = min(max(start, pairs), stop)
+                bad = write_pairs(angles, weights[start:middle], out[rows], start, pairs + start)
+                if bad < 0:
+                    bad = write_waves(
+                        angles,
+                        middle - start,
+                        phases[middle - pairs : stop - pairs],
+                        weights[middle:stop],
+                        out[rows],
+                        pairs + middle,
+                    )
+                if bad >= 0:
+                    _raise_too_far(X[rows][bad])
+
+    def _block_rows(self, dtype: Any) -> int:
+        rows = super()._block_rows(dtype)
+        return max(rows, BLOCK_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
 
 
-def _normal_directions(d: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    return rng.standard_normal((d, count))
+def _range(dtype: Any) -> tuple[float, float]:
+    limits = np.finfo(dtype)
+    return float(limits.min), float(limits.max)
 
 
-def _orthogonal_directions(d: int, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Blocks of at most d orthogonal directions, with the lengths of normal vectors."""
-    directions = np.empty((d, count))
-    for start in range(0, count, d):
-        size = min(d, count - start)
-        basis, triangle = np.linalg.qr(rng.standard_normal((d, size)))
-        # Signs as QR leaves them are not Haar distributed.
-        directions[:, start : start + size] = basis * np.sign(np.diag(triangle))
-    return directions * np.sqrt(rng.chisquare(d, size=count))
+def _sides(X: Any) -> NDArray[np.float64]:
+    """The sides of the box that holds the rows of X, whose columns are few."""
+    dense = X.toarray() if sp.issparse(X) else X
+    return dense.max(axis=0).astype(np.float64) - dense.min(axis=0)
+
+
+def _rows_at_once(X: Any, frequencies: Any) -> int:
+    if isinstance(frequencies, StructuredFrequencies):
+        width = frequencies.lengths.size
+    else:
+        width = frequencies.shape[1] if sp.issparse(X) else min(frequencies.shape[1], PANEL)
+    return max(1, ANGLES // width)
+
+
+def _angles(X: Any, frequencies: Any) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    """X times the frequencies from ``start`` to ``stop``, in turn for all of them."""
+    count = frequencies.shape[1]
+    if isinstance(frequencies, StructuredFrequencies):
+        yield 0, count, frequencies.angles(X)
+    elif sp.issparse(X):
+        yield 0, count, X @ frequencies
+    else:
+        space = np.empty(X.shape[0] * min(count, PANEL), dtype=X.dtype)
+        for panel in row_blocks(count, PANEL):
+            size = panel.stop - panel.start
+            angles = space[: X.shape[0] * size].reshape(X.shape[0], size)
+            with np.errstate(over="ignore", invalid="ignore"):  # an overflow is told with its row
+                np.matmul(X, frequencies[:, panel], out=angles)
+            yield panel.start, panel.stop, angles
+
+
+def _raise_too_far(row: Any) -> None:
+    largest = float(abs(row).max())
+    raise ValueError(
+        f"a row of X has an entry of size {largest:.1e}: times the frequencies it exceeds what "
+        f"{row.dtype} can hold; scale X"
+    )

@@ -18,6 +18,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
+from kernelsieve.kernels.pairwise import Pairwise
 from kernelsieve.kernels.resolve import resolve_kernel
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Matern",
+    "Pairwise",
     "Polynomial",
     "SeriesKernel",
     "resolve_kernel",

@@ -38,6 +38,10 @@ class Kernel(ABC):
                 raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}")
         return self._gram(X, X if Y is None else Y, Y is None, n_jobs)
 
+    def between(self, X: Any, Y: Any, n_jobs: int | None = None) -> NDArray[Any]:
+        """Exact Gram matrix of rows that are known to be valid; X itself may stand for Y."""
+        return self._gram(X, Y, Y is X, n_jobs)
+
     @abstractmethod
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]: ...
 

@@ -17,6 +17,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
+from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
 
 NAMES = {
     "gaussian": lambda gamma, degree, coef0: Gaussian(gamma),
@@ -28,6 +29,8 @@ NAMES = {
     "linear": lambda gamma, degree, coef0: DotProduct((0.0, 1.0)),
     "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
     "matern": lambda gamma, degree, coef0: Matern(1.0 / math.sqrt(2.0 * gamma)),
+    "cosine": lambda gamma, degree, coef0: Pairwise("cosine"),
+    "chi2": lambda gamma, degree, coef0: Pairwise("chi2", {"gamma": gamma}),
 }
 
 
@@ -38,28 +41,34 @@ def resolve_kernel(
 
     Parameters
     ----------
-    kernel : Kernel or str
+    kernel : Kernel, str or callable
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
-        "inverse_polynomial", "linear", "laplacian", "matern".
+        "inverse_polynomial", "linear", "laplacian", "matern", "cosine", "chi2", or a function of
+        two rows.
     X : {array-like, CSR} of shape (n, d)
         The data, which gamma="scale" looks at.
     gamma : "scale", "auto" or float
-        "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn.
+        "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn; for "chi2", whose
+        distance is not a squared length, "scale" is scikit-learn's 1.
 
     Examples
     --------
     >>> resolve_kernel("rbf", [[0.0, 2.0]], gamma="scale")
     Gaussian(gamma=0.5)
     """
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, Kernel) or (callable(kernel) and not isinstance(kernel, type)):
         if gamma != "scale":
             raise ValueError(f"gamma={gamma!r} is given beside {kernel!r}: set it in the kernel")
-        return kernel
+        return kernel if isinstance(kernel, Kernel) else Pairwise(kernel)
+    if isinstance(kernel, str) and kernel in INDEFINITE:
+        return Pairwise(kernel)  # which says why not
     if not isinstance(kernel, str) or kernel not in NAMES:
         raise ValueError(
-            f"kernel={kernel!r} is unknown: use one of {', '.join(sorted(NAMES))}, or an object "
-            "of kernelsieve.kernels"
+            f"kernel={kernel!r} is unknown: use one of {', '.join(sorted(NAMES))}, an object of "
+            "kernelsieve.kernels, or a function of two rows"
         )
+    if kernel == "chi2" and isinstance(gamma, str) and gamma == "scale":
+        gamma = 1.0
     return NAMES[kernel](_resolve_gamma(gamma, X), degree, coef0)
 
 

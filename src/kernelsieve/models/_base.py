@@ -63,22 +63,26 @@ class FeatureModel(BaseEstimator):
             return int(np.clip(n_rows // 8, 256, LARGEST_BLOCK))
         return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
 
-    def _map_blocks(self, function: Callable[[Any, slice], Any], X: Any) -> list[Any]:
-        """``function(Z, rows)`` for the features Z of every block of rows, in order."""
+    def _map_blocks(
+        self, function: Callable[[Any, slice], Any], X: Any, raw: bool = False
+    ) -> list[Any]:
+        """``function(Z, rows)`` for the features (or raw blocks) of all rows, in order."""
+        evaluate = self.features_._raw_block if raw else self.features_._transform_block
         return map_row_blocks(
-            lambda rows: function(self.features_._transform_block(X[rows]), rows),
+            lambda rows: function(evaluate(X[rows]), rows),
             X.shape[0],
             self._rows_per_block(X.shape[0]),
             self.n_jobs,
         )
 
     def _stream(
-        self, function: Callable[[Any, slice], Any], X: Any, description: str
+        self, function: Callable[[Any, slice], Any], X: Any, description: str, raw: bool = False
     ) -> Iterator[Any]:
         """The same one by one, with a progress bar when asked for."""
         size = self._rows_per_block(X.shape[0])
+        evaluate = self.features_._raw_block if raw else self.features_._transform_block
         blocks = ordered_row_blocks(
-            lambda rows: function(self.features_._transform_block(X[rows]), rows),
+            lambda rows: function(evaluate(X[rows]), rows),
             X.shape[0],
             size,
             self.n_jobs,

@@ -89,6 +89,19 @@ class NormalEquations:
         self.weight += other.weight
         return self
 
+    def mixed(self, T: NDArray[Any]) -> NormalEquations:
+        """The sums of the features Z T, from those of Z."""
+        T = T.astype(np.float64)
+        gram = self.upper + np.triu(self.upper, 1).T
+        return NormalEquations(
+            np.triu(T.T @ gram @ T),
+            T.T @ self.moment,
+            self.feature_sum @ T,
+            self.target_sum,
+            self.target_squares,
+            self.weight,
+        )
+
     def centred(self, fit_intercept: bool) -> Centred:
         """The problem of the intercept: features and targets minus their means."""
         gram = self.upper + np.triu(self.upper, 1).T
@@ -208,6 +221,15 @@ def solve_dual_ridge(
     factor, _ = regularised_cholesky(Z @ Z.T, alpha)
     coefficients = Z.T @ cho_solve((factor, True), (y - target_mean) * roots)
     return coefficients, target_mean - feature_mean @ coefficients
+
+
+def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
+    """The map's mixing, where it is as well applied to the sums as to every row.
+
+    A fused Nystrom ridge never whitens a row. Sums are in float64, whose rounding the whitening of
+    float32 features, bounded by *their* rounding, does not bring to light; that of float64 would.
+    """
+    return features._mixing if np.dtype(dtype) == np.float32 else None
 
 
 def float32_products_suffice(features: FeatureMap, X: Any, alpha: float) -> bool:

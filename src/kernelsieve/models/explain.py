@@ -47,7 +47,7 @@ class Explanation:
         return self.text()
 
 
-def explain(model: Any, X: Any) -> Explanation:
+def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     """Rank the features of a fitted model with a single output.
 
     Parameters
@@ -56,6 +56,8 @@ def explain(model: Any, X: Any) -> Explanation:
         With AdaptiveFeatures or RowNormFeatures: other maps have no features that can be named.
     X : {array-like, sparse matrix} of shape (n, d)
         Rows to measure the spread of the features on; the training rows, or some of them.
+    input_features : array-like of str, optional
+        Names of the columns; those that the model was fitted with by default.
 
     Examples
     --------
@@ -81,7 +83,9 @@ def explain(model: Any, X: Any) -> Explanation:
     dense = Z.toarray() if hasattr(Z, "toarray") else Z
     importances = np.abs(coefficients) * np.std(dense, axis=0, dtype=np.float64)
     order = np.argsort(-importances, kind="stable")
-    names = features.get_feature_names_out(getattr(model, "feature_names_in_", None))
+    if input_features is None:
+        input_features = getattr(model, "feature_names_in_", None)
+    names = features.get_feature_names_out(input_features)
     return Explanation(names[order], coefficients[order], importances[order], _note(features))
 
 

@@ -22,6 +22,7 @@ from kernelsieve.models._linear import (
     NormalEquations,
     RidgeSolution,
     float32_products_suffice,
+    mixing_of,
     solve_dual_ridge,
     solve_ridge,
 )
@@ -188,17 +189,19 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self, X: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None
     ) -> NormalEquations:
         """The normal equations of ``y`` on the features of X; never more than a few blocks."""
-        single = float32_products_suffice(self.features_, X, self.alpha)
+        mixing = mixing_of(self.features_, X.dtype)
+        single = mixing is None and float32_products_suffice(self.features_, X, self.alpha)
 
         def block(Z: Any, rows: slice) -> NormalEquations:
             return NormalEquations.of_block(
                 Z, y[rows], None if weights is None else weights[rows], single
             )
 
-        total = NormalEquations.zero(self.features_.n_components_, y.shape[1])
-        for part in self._stream(block, X, "Features"):
+        size = self.features_.n_components_ if mixing is None else len(mixing)
+        total = NormalEquations.zero(size, y.shape[1])
+        for part in self._stream(block, X, "Features", raw=mixing is not None):
             total += part
-        return total
+        return total if mixing is None else total.mixed(mixing)
 
     def _choose_solver(self, n_rows: int) -> str:
         check_choice(self.solver, "solver", ("auto", "cholesky", "cg"))
@@ -261,12 +264,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        if self.refine:
-            mean = self._predict_exact(X)
-        else:
-            coefficients = self.coef_.astype(X.dtype)
-            parts = self._map_blocks(lambda Z, rows: Z @ coefficients, X)
-            mean = np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+        mean = self._predict_exact(X) if self.refine else self._predict_mean(X)
         if not return_std:
             return mean
         leverages = np.concatenate(
@@ -276,6 +274,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
             leverages += 1.0 / self._posterior().weight
         deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
         return mean, deviations.astype(X.dtype)
+
+    def _predict_mean(self, X: Any) -> NDArray[Any]:
+        mixing = mixing_of(self.features_, X.dtype)
+        if mixing is None:
+            coefficients = self.coef_.astype(X.dtype)
+            parts = self._map_blocks(lambda Z, rows: Z @ coefficients, X)
+        else:  # large coefficients that cancel: in float64
+            fused = mixing.astype(np.float64) @ self.coef_
+            parts = self._map_blocks(lambda C, rows: (C @ fused).astype(X.dtype), X, raw=True)
+        return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
 
     def _predict_exact(self, X: Any) -> NDArray[Any]:
         kernel = self.features_.kernel_

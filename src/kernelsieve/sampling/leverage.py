@@ -12,21 +12,17 @@ probability, over all units (j, tuple) and multisets that were drawn, has expect
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._moments import squared_norms
-from kernelsieve._random import stream
+from kernelsieve._random import root_seed, stream
 from kernelsieve.sampling.anchors import Anchors
 from kernelsieve.sampling.distinct import draw_distinct
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.parameters import SamplerParameters
-from kernelsieve.sampling.partition import Partition, lifted_rows
-from kernelsieve.sampling.paths import PathDraws, PathSampler
+from kernelsieve.sampling.paths import PathDraws
 from kernelsieve.sampling.rank_conditioning import inclusion_probabilities
-from kernelsieve.sampling.row_sampler import multiplicities, sketched_powers
+from kernelsieve.sampling.row_sampler import multiplicities, path_sampler
 from kernelsieve.sampling.space import MonomialSpace, Pool
 
 
@@ -49,9 +45,9 @@ def leverage_pool(
     proposal = space.proposal(lowest)
     if proposal.is_empty:
         return space.whole_pool(whole, n_jobs)
-    by_norm, tau = draw_distinct(proposal, (size - len(whole)) // 2, horizon, seed, n_jobs)
-    paths, path_tau = _draw_paths(space, anchors, size // 2, lowest, seed, n_jobs)
-    units = _Units(paths, path_tau, lowest)
+    half = max(1, (size - len(whole)) // 2)  # neither source may be without draws
+    by_norm, tau = draw_distinct(proposal, half, horizon, seed, n_jobs)
+    units = _Units(*_draw_paths(space, anchors, half, lowest, seed, n_jobs))
     union, owners = _union(whole, by_norm, units.multisets)
     features = space.features(union, np.ones(len(union)))
     # The tree orders the columns anew.
@@ -61,7 +57,8 @@ def leverage_pool(
 
     probabilities = proposal.probabilities(features, n_jobs)
     products = features.project(anchors.rows, anchors.leverage_vectors, n_jobs) ** 2
-    kappa = anchors.total_leverage * products.shape[1]
+    # Scales the norms like the leverages; any positive number is right.
+    kappa = anchors.total_leverage * products.shape[1] or 1.0
     shared = products.sum(axis=1) + kappa * probabilities
     weights = np.zeros(len(union))
     norm_inclusion = inclusion_probabilities(probabilities[of_norm], tau)
@@ -75,12 +72,11 @@ def leverage_pool(
 
 
 class _Units:
-    """Distinct draws (j, tuple) of degree >= lowest, with their inclusion probabilities."""
+    """Distinct draws (j, tuple), with their inclusion probabilities."""
 
-    def __init__(self, draws: PathDraws, tau: float, lowest: int) -> None:
+    def __init__(self, draws: PathDraws, tau: float) -> None:
         keys = np.column_stack([draws.columns, draws.paths])
         _, first = np.unique(keys, axis=0, return_index=True)
-        first = first[draws.degrees[first] >= lowest]  # smaller degrees are taken whole
         self.columns = draws.columns[first]
         self.inclusion = inclusion_probabilities(draws.probabilities[first], tau)
         self.multisets = Multisets.from_tuples(
@@ -96,18 +92,18 @@ def _draw_paths(
     seed: int,
     n_jobs: int | None,
 ) -> tuple[PathDraws, float]:
-    """Draws that arrive before a fixed time, which is their expected number."""
-    series = space.series
+    """Draws of degree >= lowest that arrive before a fixed time, their expected number."""
     points = space.frame.points(anchors.rows)
-    units, lengths = lifted_rows(points, series.log_degree_scales(squared_norms(points)))
-    lengths[:, :lowest] = 0.0  # these degrees are taken whole
-    parameters = SamplerParameters.practical(units.shape[1], series.degree)
-    P = sketched_powers(units, series.degree, parameters, stream(seed, "path sketch"), n_jobs)
-    directions: Any = units.T.tocsr() if space.sparse else np.ascontiguousarray(units.T)
-    partition = Partition(
-        directions, parameters.n_buckets, parameters.bucket_rows, stream(seed, "path partition")
+    parameters = SamplerParameters.practical(points.shape[1], space.series.degree)
+    sampler = path_sampler(
+        points,
+        space.series,
+        anchors.leverage_vectors,
+        parameters,
+        root_seed(stream(seed, "path sampler")),
+        n_jobs,
+        lowest,
     )
-    sampler = PathSampler(directions, lengths, anchors.leverage_vectors, P, partition)
     rng = stream(seed, "paths")
     size = 0 if sampler.is_empty else int(rng.poisson(count))
     return sampler.draw(size, rng), float(count)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native.mercer import all_damped_powers, mercer_atoms, tabulate
+from kernelsieve._series import SeriesTooLongError
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.trie import atom_ranges
 
@@ -68,7 +69,7 @@ def adapted_basis(counts: NDArray[np.int64], low: float, high: float) -> Coordin
     largest = max(abs(low), abs(high))
     J = int(np.ceil(largest**2 + 8.0 * largest + 30.0))
     if J > MAX_ORDERS:
-        raise ValueError(
+        raise SeriesTooLongError(
             f"a scaled coordinate reaches {largest:.4g}, too far for the Mercer basis: clip "
             "outliers, use a smaller gamma, or NystromFeatures"
         )

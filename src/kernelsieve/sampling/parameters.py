@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, isqrt, log2
 
 from kernelsieve._validation import check_count, check_positive
+
+MAX_BUCKET_ROWS = 256  # of the practical W_r together: they are dense
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,15 @@ class SamplerParameters:
         n_components: int,
         eps: float = 0.1,
         *,
-        C1: float = 4.0,
+        C1: float = 5.0,
         C2: float = 2.0,
-        C3: float = 1.0,
-        C4: float = 0.05,
+        C3: float = 4.0,
+        C4: float = 0.02,
     ) -> SamplerParameters:
-        """The paper's formulas.
+        """The paper's formulas, with the logarithm that its union bounds need.
 
-        Its logarithms of n assume that d is at most a power of n; they are of max(n, d) here,
-        because the bad events range over the coordinates, too.
+        Bad events range over all d^q prefixes of paths, for which the printed log n of m' and n'
+        is too little: it is log(max(n, d)^q) here, as it is in d'.
 
         Parameters
         ----------
@@ -69,14 +71,14 @@ class SamplerParameters:
         C1, C2, C3 : float
             The constants of d', m' and n'.
         C4 : float
-            That of the tree's width, q^3 log^3, which the paper leaves to its Lemma.
+            That of the tree's width, q / eps^2 log^3, which the paper leaves to its Lemma.
         """
         check_positive(eps, "eps", "it is divided by the degree for each step")
-        q, log = max(1, degree), log2(max(2, n, n_features))
-        steps = (0.1 * q / eps) ** 2
+        q = max(1, degree)
+        log, steps = q * log2(max(16, n, n_features)), (0.1 * q / eps) ** 2
         sketch_size = ceil(C2 * steps * log)
         return cls(
-            n_vectors=ceil(C1 * q * log),
+            n_vectors=ceil(C1 * log),
             sketch_size=sketch_size,
             tree_width=max(sketch_size, ceil(C4 * steps * q * log**3)),
             n_buckets=ceil(q**1.5 * n_components),
@@ -85,14 +87,22 @@ class SamplerParameters:
 
     @classmethod
     def practical(cls, n_features: int, degree: int) -> SamplerParameters:
-        """Small sizes, chosen by measurement: any sizes are unbiased, these are fast."""
+        """Small sizes, chosen by measurement.
+
+        Any sizes give unbiased features, as long as the sketch sends none to zero; small ones give
+        more variance. The sketch may be small at every degree. The buckets may not: every step uses
+        the same G_r, so their errors multiply, and n' must grow with q^2. Then they only pay where
+        there are many more coordinates than q^2.
+        """
+        bucket_rows = 4 * max(1, degree) ** 2
+        # One pass over the rows of all W_r should cost no more than one inside a bucket.
+        n_buckets = min(isqrt(n_features // bucket_rows), MAX_BUCKET_ROWS // bucket_rows)
         return cls(
             n_vectors=24,
             sketch_size=32,
             tree_width=256,
-            # One pass over the buckets and one inside a bucket should cost about the same.
-            n_buckets=max(1, min(64, n_features // 8)),
-            bucket_rows=4,
+            n_buckets=max(1, n_buckets),
+            bucket_rows=bucket_rows,
         )
 
 

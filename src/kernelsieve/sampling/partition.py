@@ -1,14 +1,21 @@
-"""The random partition of the coordinates and its sketches: Alg. 3 lines 8 to 11, 17 and 19."""
+"""The random partition of the coordinates and its sketches: Alg. 3 lines 8 to 11, 17 and 19.
+
+In Alg. 2 the last two are lines 15 and 17.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-CHUNK_ENTRIES = 2**23  # of the products that are held at once
+CHUNK_ENTRIES = 2**20  # of the products that are held at once: about a cache
+
+Places = NDArray[np.int64] | slice  # of data points: some of them, or all
+Inside = tuple[NDArray[np.int64], NDArray[np.float64]]  # rising coordinates, and masses: (., k)
 
 
 class Partition:
@@ -16,93 +23,111 @@ class Partition:
 
     Parameters
     ----------
-    directions : {ndarray, CSR} of shape (d, n)
-        Row i is coordinate i of all unit vectors: the paper's X.
+    units : {ndarray, CSR} of shape (n, d)
+        The unit vectors of the points: the paper's X, transposed and normalised.
     n_buckets, bucket_rows : int
         s' and n'.
     rng : Generator
+
+    Attributes
+    ----------
+    n_buckets : int
+        Buckets that hold a coordinate.
+    bucket : ndarray of shape (d,)
+        h(i), counted among these.
+    W : ndarray of shape (n, n_rows) or None
+        The matrices W_r, transposed, side by side; None where there is nothing to choose.
+    starts : ndarray of shape (n_buckets,)
+        The first row of each W_r.
     """
 
     def __init__(
-        self, directions: Any, n_buckets: int, bucket_rows: int, rng: np.random.Generator
+        self, units: Any, n_buckets: int, bucket_rows: int, rng: np.random.Generator
     ) -> None:
-        buckets = rng.integers(n_buckets, size=directions.shape[0])  # line 8
-        # A bucket without coordinates has no mass: only the others are kept.
+        buckets = rng.integers(n_buckets, size=units.shape[1])  # line 8
+        # Line 9. A bucket without coordinates has no mass: only the others are kept.
         used, self.bucket = np.unique(buckets, return_inverse=True)
         self.n_buckets = len(used)
-        self.order = np.argsort(self.bucket, kind="stable")
-        self.ends = np.cumsum(np.bincount(self.bucket, minlength=self.n_buckets))
-        self.place = np.empty_like(self.order)  # of a coordinate in its bucket
-        self.place[self.order] = np.arange(len(self.order)) - self._starts[self.bucket[self.order]]
-        self._rows = directions[self.order]
-        self._sketches: NDArray[Any] | None = None
-        if self.n_buckets > 1:
-            self._sketches = self._sketch(bucket_rows, rng)
+        self._order = np.argsort(self.bucket, kind="stable")
+        ends = np.cumsum(np.bincount(self.bucket, minlength=self.n_buckets))
+        self._bounds = np.concatenate([[0], ends])
+        self._line = np.empty_like(self._order)  # of a coordinate in the order of the buckets
+        self._line[self._order] = np.arange(len(self._order))
+        ordered = units[:, self._order]
+        self._lines = _transposed(ordered)
+        self._points: Any = ordered if sp.issparse(units) else None
+        rows = np.minimum(np.diff(self._bounds), bucket_rows)
+        self.starts = np.cumsum(rows) - rows
+        self.W = self._sketch(bucket_rows, rng) if self.n_buckets > 1 else None
 
-    @property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], self.ends[:-1]])
+    def line(self, coordinate: int) -> tuple[Places, NDArray[Any]]:
+        """X_(i, *): the points where coordinate i is not zero, and what it is there."""
+        line = self._line[coordinate]
+        if not sp.issparse(self._lines):
+            return slice(None), self._lines[line]
+        stored = slice(*self._lines.indptr[line : line + 2])
+        return self._lines.indices[stored], self._lines.data[stored]
 
-    def coordinates(self, bucket: int) -> NDArray[np.int64]:
-        """h^-1(bucket)."""
-        return self.order[self._starts[bucket] : self.ends[bucket]]
+    def bucket_masses(self, at: Places, D: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
+        """|W_r D_g P^T|_F^2 for all buckets r (line 17): (n_buckets, k).
 
-    def _inside(self, bucket: int) -> Any:
-        return self._rows[self._starts[bucket] : self.ends[bucket]]
+        ``D`` (n_points, k) holds the diagonals of k matrices D_g at the points ``at``; elsewhere
+        they are zero. ``P`` (n_points, m') is the sketch at these points.
+        """
+        if self.W is None:
+            return np.ones((1, D.shape[1]))  # one bucket: certain, whatever it holds
+        return np.add.reduceat(_squared_rows(self.W[at].T, D, P), self.starts, axis=0)
+
+    def inside_masses(
+        self, buckets: list[int], at: Places, D: NDArray[Any], P: NDArray[Any]
+    ) -> list[Inside]:
+        """|X_(i, *) D_g P^T|^2 for the coordinates i of each bucket (line 19)."""
+        everywhere = self._points is None or isinstance(at, slice)
+        lines = self._lines if everywhere else _transposed(self._points[at])
+        chosen = np.concatenate([np.arange(*self._bounds[r : r + 2]) for r in buckets])
+        if sp.issparse(lines):  # few points leave most lines empty: these have no mass
+            chosen = chosen[lines.indptr[chosen] < lines.indptr[chosen + 1]]
+        whole = len(chosen) == lines.shape[0]
+        masses = _squared_rows(lines if whole else lines[chosen], D, P)
+        ends = np.searchsorted(chosen, self._bounds[np.add(buckets, 1)])
+        return [
+            (self._order[lines_of_bucket], masses_of_bucket)
+            for lines_of_bucket, masses_of_bucket in zip(
+                np.split(chosen, ends[:-1]), np.split(masses, ends[:-1]), strict=True
+            )
+        ]
 
     def _sketch(self, bucket_rows: int, rng: np.random.Generator) -> NDArray[Any]:
-        """W_r = G_r X_(h^-1(r)) for all r, one below the other (lines 10 and 11)."""
-        dtype = self._rows.dtype
-        sketches = np.empty((self.n_buckets, bucket_rows, self._rows.shape[1]), dtype=dtype)
-        for r in range(self.n_buckets):
-            inside = self._inside(r)
-            G = rng.standard_normal((inside.shape[0], bucket_rows)).astype(dtype)
-            sketches[r] = (inside.T @ G).T
-        return sketches
-
-    def bucket_masses(self, L: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
-        """|W_r diag(L_g) P^T|_F^2 (line 17), of shape (n_buckets, G), for L of shape (n, G)."""
-        if self._sketches is None:
-            return np.ones((1, L.shape[1]))  # one bucket: certain, whatever it holds
-        flat = self._sketches.reshape(-1, self._sketches.shape[2])
-        masses = _squared_rows(flat, L, P)
-        return masses.reshape(self.n_buckets, -1, L.shape[1]).sum(axis=1)
-
-    def inside_masses(self, bucket: int, L: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
-        """|X_i diag(L_g) P^T|^2 (line 19) for the coordinates i of a bucket: (d_r, G)."""
-        return _squared_rows(self._inside(bucket), L, P)
+        """W_r = G_r X_(h^-1(r), *) for all r (lines 10 and 11)."""
+        W = []
+        for first, last in pairwise(self._bounds):
+            G = shortened(rng.standard_normal((bucket_rows, last - first)))
+            W.append(self._lines[first:last].T @ G.T.astype(self._lines.dtype))
+        return np.concatenate(W, axis=1)
 
 
-def _squared_rows(rows: Any, L: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
-    """|row diag(L_g) P^T|^2 for all rows and g, a few columns of L at a time."""
+def _transposed(points: Any) -> Any:
+    return points.T.tocsr() if sp.issparse(points) else np.ascontiguousarray(points.T)
+
+
+def shortened(A: NDArray[Any]) -> NDArray[Any]:
+    """A matrix R with |R y| = |A y| for all y, with no more rows than columns."""
+    return A if A.shape[0] <= A.shape[1] else np.linalg.qr(A).R
+
+
+def _squared_rows(rows: Any, D: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
+    """|row diag(D_g) P|^2 for all rows and all columns D_g: (n_rows, k).
+
+    A few columns at a time: the products of D and P are ``sketch_size`` times as large as D.
+    """
     n, m = P.shape
-    masses = np.empty((rows.shape[0], L.shape[1]))
-    step = max(1, CHUNK_ENTRIES // (m * max(n, rows.shape[0])))
-    for first in range(0, L.shape[1], step):
-        part = L[:, first : first + step]
-        weighted = (part[:, :, None] * P[:, None, :]).reshape(n, -1)
-        products = np.asarray(rows @ weighted).reshape(rows.shape[0], part.shape[1], m)
+    masses = np.empty((rows.shape[0], D.shape[1]))
+    step = max(1, CHUNK_ENTRIES // (m * max(1, n, rows.shape[0])))
+    for first in range(0, D.shape[1], step):
+        some = D[:, first : first + step]
+        weighted = (some[:, :, None] * P[:, None, :]).reshape(n, some.shape[1] * m)
+        products = np.asarray(rows @ weighted).reshape(rows.shape[0], some.shape[1], m)
         masses[:, first : first + step] = np.einsum(
             "rgm,rgm->rg", products, products, dtype=np.float64
         )
     return masses
-
-
-def lifted_rows(points: Any, log_lengths: NDArray[np.float64]) -> tuple[Any, NDArray[Any]]:
-    """Unit vectors of the points (zero ones stay zero), and the lengths of their degrees.
-
-    The lengths are relative to the largest: |x'|^q overflows, distributions only see ratios.
-    """
-    squared = (
-        points.multiply(points).sum(axis=1) if sp.issparse(points) else (points**2).sum(axis=1)
-    )
-    norms = np.sqrt(np.asarray(squared, dtype=np.float64).ravel())
-    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    inverse = inverse.astype(points.dtype)
-    units = (
-        sp.csr_array(sp.diags_array(inverse) @ points)
-        if sp.issparse(points)
-        else points * inverse[:, None]
-    )
-    lengths = np.exp(log_lengths - log_lengths.max(initial=-np.inf))
-    return units, lengths.astype(points.dtype)

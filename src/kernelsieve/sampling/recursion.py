@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._moments import squared_norms
+from kernelsieve._parallel import map_row_blocks
 from kernelsieve._progress import track
 from kernelsieve._random import root_seed, stream
 from kernelsieve._series import Series
@@ -20,6 +21,8 @@ from kernelsieve.sampling.monomial_basis import MonomialBasis
 from kernelsieve.sampling.parameters import SamplerParameters
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.row_sampler import RowSample, RowSampler
+
+BLOCK_ROWS = 2048  # that a thread evaluates at a time
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,11 @@ class RecursiveSample:
 
 
 def halvings(trace: float, lambda_: float, eps: float) -> list[float]:
-    """The lambdas of the rounds: |Phi|_F^2 / eps, halved down to ``lambda_`` but never below.
+    """lambda_0 .. lambda_(T-1), which the T rounds use: |Phi|_F^2 / eps, halved.
 
-    Lines 3, 4 and 7, with two slips mended: at least one round, and the last lambda is not halved
-    past ``lambda_``, for which s would be too small.
+    Lines 3, 4 and 7 with two slips mended. There is at least one round. And lambda_T, for which the
+    last round samples, is max(lambda_(T-1) / 2, lambda): the printed one falls below lambda, where
+    s may be too small. No round uses lambda_T itself.
 
     Examples
     --------
@@ -53,7 +57,7 @@ def halvings(trace: float, lambda_: float, eps: float) -> list[float]:
     [10.0, 5.0]
     """
     first = trace / eps
-    rounds = max(1, ceil(log2(first / lambda_))) if first > 0 else 1
+    rounds = max(1, ceil(log2(first / lambda_))) if first > lambda_ else 1
     return [max(first / 2**t, lambda_) for t in range(rounds)]
 
 
@@ -118,7 +122,7 @@ def recursive_leverage_sampling(
         sample = sampler.draw(n_components, stream(seed, "draws", t))  # line 6
         features = ProductFeatures(frame, basis, *sample.features(), sparse=sp.issparse(X))
         if t + 1 < len(lambdas):
-            Z = _evaluate(features, X)
+            Z = _evaluate(features, X, n_jobs)
     return RecursiveSample(sample, features, lambdas)
 
 
@@ -127,10 +131,15 @@ def _trace(series: Series, points: Any) -> float:
     return float(np.exp(2.0 * series.log_degree_scales(squared_norms(points))).sum())
 
 
-def _evaluate(features: ProductFeatures, X: Any) -> NDArray[Any]:
+def _evaluate(features: ProductFeatures, X: Any, n_jobs: int | None) -> NDArray[Any]:
     """S Phi transposed: the features of all rows, dense."""
-    if features.sparse:
-        return features.csr(X).toarray()
     Z = np.empty((X.shape[0], len(features)), dtype=X.dtype)
-    features.fill(X, Z)
+
+    def block(rows: slice) -> None:
+        if features.sparse:
+            Z[rows] = features.csr(X[rows]).toarray()
+        else:
+            features.fill(X[rows], Z[rows])
+
+    map_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs)
     return Z

@@ -7,17 +7,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve._moments import squared_norms
 from kernelsieve._random import root_seed, stream
 from kernelsieve._series import Series
-from kernelsieve._validation import check_count, check_positive
+from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.sampling.inverse_root import inverse_root_vectors
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.parameters import SamplerParameters
-from kernelsieve.sampling.partition import Partition, lifted_rows
+from kernelsieve.sampling.partition import Partition, shortened
 from kernelsieve.sampling.paths import PathSampler
 from kernelsieve.sketches import PolySketch
 
@@ -125,32 +126,18 @@ class RowSampler:
         n_jobs: int | None = None,
     ) -> None:
         check_positive(lambda_, "lambda_", "it is added to the diagonal of B^T B")
-        seed, (n, d) = root_seed(random_state), points.shape
-        self.n_features, self.degree = d, series.degree
-        units, lengths = lifted_rows(points, series.log_degree_scales(squared_norms(points)))
-        # Lines 1 and 2.
-        M = root(Z, n, lambda_, parameters.n_vectors, stream(seed, "H"))
-        # Lines 3 and 4.
-        P = sketched_powers(units, series.degree, parameters, stream(seed, "sketch"), n_jobs)
-        directions = units.T.tocsr() if hasattr(units, "tocsr") else np.ascontiguousarray(units.T)
-        # Lines 8 to 11.
-        partition = Partition(
-            directions, parameters.n_buckets, parameters.bucket_rows, stream(seed, "partition")
-        )
-        # Lines 5, 6 and 13.
-        self.paths = PathSampler(directions, lengths, M, P, partition)
+        points = check_points(points, "points")
+        seed, (n, self.n_features) = root_seed(random_state), points.shape
+        self.degree = series.degree
+        M = root(Z, n, lambda_, parameters.n_vectors, stream(seed, "H"))  # lines 1 and 2
+        self.paths = path_sampler(points, series, M, parameters, seed, n_jobs)  # lines 3 to 13
 
     def draw(self, size: int, random_state: Any = None) -> RowSample:
-        """``size`` independent draws (lines 7 and 12 to 33)."""
+        """``size`` independent draws (lines 7 and 12 to 35); none where Phi is zero."""
         check_count(size, "size", "it is the number of draws")
-        if self.paths.is_empty:
-            return RowSample(
-                np.empty(0, np.int64), np.empty((0, self.degree), np.int64), np.empty(0)
-            )
-        draws = self.paths.draw(size, stream(root_seed(random_state), "paths"))
-        return RowSample(
-            draws.degrees, draws.paths, self.paths.path_probabilities(draws.degrees, draws.paths)
-        )
+        rng = stream(root_seed(random_state), "paths")
+        draws = self.paths.draw_with_beta(0 if self.paths.is_empty else size, rng)
+        return RowSample(draws.degrees, draws.paths, draws.probabilities)
 
     def distribution(self) -> RowSample:
         """Every index tuple with its probability, where they can be listed."""
@@ -170,6 +157,48 @@ class RowSampler:
         return RowSample(degrees, paths, self.paths.path_probabilities(degrees, paths))
 
 
+def path_sampler(
+    points: Any,
+    series: Series,
+    M: NDArray[np.float64],
+    parameters: SamplerParameters,
+    seed: int,
+    n_jobs: int | None,
+    lowest: int = 0,
+) -> PathSampler:
+    """The sketches P_j, the partition and the column distribution (lines 3 to 13).
+
+    The factor c(x) of line 2 and the 1/sqrt(w!) of line 5 are in the lengths of the degrees.
+    Degrees below ``lowest`` are never drawn.
+    """
+    units = unit_vectors(points)
+    log_lengths = series.log_degree_scales(squared_norms(points))
+    log_lengths[:, :lowest] = -np.inf
+    P = sketched_powers(units, series.degree, parameters, stream(seed, "sketch"), n_jobs)
+    partition = Partition(
+        units, parameters.n_buckets, parameters.bucket_rows, stream(seed, "partition")
+    )
+    lengths = relative_lengths(log_lengths).astype(units.dtype)
+    return PathSampler(lengths, M, P, partition, n_jobs)
+
+
+def unit_vectors(points: Any) -> Any:
+    """The points divided by their lengths; zero ones stay zero."""
+    norms = np.sqrt(squared_norms(points))
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    if not sp.issparse(points):
+        return np.multiply(points, inverse[:, None], out=np.empty_like(points), casting="same_kind")
+    factors = np.repeat(inverse, np.diff(points.indptr))
+    data = np.multiply(points.data, factors, out=np.empty_like(points.data), casting="same_kind")
+    return sp.csr_array((data, points.indices, points.indptr), shape=points.shape)
+
+
+def relative_lengths(log_lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divided by the largest: |x'|^q overflows, and distributions only see ratios."""
+    largest = log_lengths.max(initial=-np.inf)
+    return np.exp(log_lengths - (largest if np.isfinite(largest) else 0.0))
+
+
 def sketched_powers(
     units: Any,
     degree: int,
@@ -177,10 +206,12 @@ def sketched_powers(
     rng: np.random.Generator,
     n_jobs: int | None,
 ) -> NDArray[Any]:
-    """All P_j of the unit vectors, of shape (degree + 1, n, m')."""
+    """All P_j of the unit vectors, of shape (degree + 1, n, m' or n) (lines 3 and 4)."""
     if degree == 0:
         return np.ones((1, units.shape[0], 1), dtype=units.dtype)
     distribution = PolySketch(
         units.shape[1], parameters.sketch_size, degree, width=parameters.tree_width
     )
-    return distribution.sample(rng).apply_all(units, n_jobs=n_jobs)
+    P = distribution.sample(rng).apply_all(units, n_jobs=n_jobs)
+    # Only norms of combinations of the points' sketches count: n coordinates are enough.
+    return P if P.shape[2] <= P.shape[1] else np.stack([shortened(P_j.T).T for P_j in P])

@@ -60,7 +60,7 @@ class OSNAP:
         return SampledOSNAP(self.n_features, self.size, codes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledOSNAP(Sketch):
     """A sampled OSNAP.
 

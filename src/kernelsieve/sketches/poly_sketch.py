@@ -59,6 +59,7 @@ class PolySketch:
 
     def __post_init__(self) -> None:
         check_count(self.degree, "degree", "it is the number of factors")
+        check_count(self.sparsity, "sparsity", "it is the number of buckets of one coordinate")
         if self.size is None and self.width is None:
             raise ValueError("size=None needs a width: it is the number of coordinates out")
         for name in ("size", "width"):
@@ -117,7 +118,7 @@ class _Tree(ABC):
         """The sketches of x^(x)(count-k) (x) e_1^(x)k for k = 0..count; the last has one row."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Leaf(_Tree):
     osnap: SampledOSNAP
 
@@ -133,7 +134,7 @@ class _Leaf(_Tree):
         return [self.value([X]), self.value([first_unit_vector(self.osnap.n_features, X.dtype)])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Node(_Tree):
     left: _Tree
     right: _Tree
@@ -157,7 +158,7 @@ class _Node(_Tree):
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledPolySketch(TensorPowerSketch):
     """A sampled PolySketch."""
 
@@ -209,7 +210,7 @@ class SampledPolySketch(TensorPowerSketch):
         converted: dict[Any, NDArray[Any]] = self.__dict__.setdefault("_converted", {})
         if dtype not in converted:
             assert self.gaussian is not None
-            converted[dtype] = self.gaussian.astype(dtype)
+            converted[dtype] = self.gaussian.astype(dtype, copy=False)
         return converted[dtype]
 
 

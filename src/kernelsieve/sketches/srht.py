@@ -54,7 +54,7 @@ class SRHT:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledSRHT(Sketch):
     """A sampled SRHT.
 

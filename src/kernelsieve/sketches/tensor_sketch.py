@@ -23,6 +23,8 @@ class TensorSketch:
     ----------
     n_features, size, degree : int
         Coordinates in and out, and the number of factors.
+    scale, constant : float, default 1 and 0
+        What is sketched are the powers of (scale x, constant), which are not formed either.
 
     Examples
     --------
@@ -35,6 +37,8 @@ class TensorSketch:
     n_features: int
     size: int
     degree: int
+    scale: float = 1.0
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         check_count(self.degree, "degree", "it is the number of factors")
@@ -43,26 +47,48 @@ class TensorSketch:
     def sample(self, random_state: Any = None) -> SampledTensorSketch:
         """A matrix of this distribution."""
         seed = root_seed(random_state)
-        factor = OSNAP(self.n_features, self.size)
+        factor = OSNAP(self.n_features + (self.constant != 0.0), self.size)
         leaves = [factor.sample(stream(seed, "factor", k)) for k in range(self.degree)]
-        return SampledTensorSketch(self.n_features, self.size, self.degree, leaves)
+        return SampledTensorSketch(
+            self.n_features, self.size, self.degree, leaves, self.scale, self.constant
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledTensorSketch(TensorPowerSketch):
-    """A sampled TensorSketch; ``leaves`` are the CountSketches of the factors."""
+    """A sampled TensorSketch.
+
+    Attributes
+    ----------
+    leaves : list of SampledOSNAP
+        The CountSketches of the factors. With a constant they have one coordinate more than X.
+    """
 
     n_features: int
     size: int
     degree: int
     leaves: list[SampledOSNAP]
+    scale: float = 1.0
+    constant: float = 0.0
 
     def fill_product(self, factors: list[Any], out: NDArray[Any]) -> None:
         product: NDArray[Any] | None = None
         for leaf, X in zip(self.leaves, factors, strict=True):
-            leaf.fill(X, out)
+            self._fill_factor(leaf, X, out)
             if self.degree == 1:
                 return
             spectrum = rfft(out, axis=1)
             product = spectrum if product is None else np.multiply(product, spectrum, out=product)
         out[...] = irfft(product, n=self.size, axis=1)
+
+    def _fill_factor(self, leaf: SampledOSNAP, X: Any, out: NDArray[Any]) -> None:
+        """The CountSketch of (scale x, constant)."""
+        leaf.fill(X, out)
+        if self.scale != 1.0:
+            # Here and not once at the end: powers of one large factor would overflow before.
+            out *= out.dtype.type(self.scale)
+        if self.constant:
+            code = int(leaf.codes[-1, 0])
+            out[:, max(code, ~code)] += out.dtype.type(
+                self.constant if code >= 0 else -self.constant
+            )

@@ -55,7 +55,7 @@ class TensorSRHT:
         return SampledTensorSRHT(self.size, *signs, *places)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledTensorSRHT:
     """A sampled TensorSRHT.
 

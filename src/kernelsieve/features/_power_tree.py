@@ -1,0 +1,174 @@
+"""Sketches of the tensor powers of a unit vector, all wanted degrees from one tree.
+
+Every degree is halved on the way down, so that u^(x)k meets about log2 k sketches, where filling up
+with e_1^(x)(q-k) (as the paper's P_j do, which need it) would send all degrees through a tree of q.
+Nodes are exact as long as the products of their children's coordinates fit into the width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._native.count_sketch import multiply_sampled
+from kernelsieve._random import stream
+from kernelsieve.sketches import OSNAP
+from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches.osnap import SampledOSNAP
+from kernelsieve.sketches.srht import mixed, random_signs
+
+LEAF_SPARSITY = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PowerTree:
+    """A sampled tree: unbiased sketches of u^(x)k for the wanted degrees k.
+
+    Attributes
+    ----------
+    root : Leaf or Node
+    dense_leaves : bool
+        Whether the leaves take the rows as they are.
+    """
+
+    root: Leaf | Node
+    dense_leaves: bool
+
+    @classmethod
+    def sample(cls, n_features: int, degrees: frozenset[int], width: int, seed: int) -> PowerTree:
+        """A tree for rows of ``n_features``, nowhere wider than ``width``, a power of two."""
+        return cls(
+            _grow(n_features, degrees, width, seed, "root"), power_of_two(n_features) <= width
+        )
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """The number of coordinates of each degree's sketch."""
+        return self.root.sizes
+
+    def powers(self, unit: Any) -> dict[int, NDArray[Any]]:
+        """The sketches of u^(x)k of every row, by degree k."""
+        if self.dense_leaves and sp.issparse(unit):
+            unit = unit.toarray()
+        return self.root.powers(unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """u itself, or an OSNAP of it where u is longer than the tree is wide."""
+
+    sizes: dict[int, int]
+    osnap: SampledOSNAP | None
+
+    def powers(self, unit: Any) -> dict[int, NDArray[Any]]:
+        """The sketch of u."""
+        if self.osnap is None:
+            return {1: unit}
+        out = np.empty((unit.shape[0], self.osnap.size), dtype=unit.dtype)
+        self.osnap.fill(unit, out)
+        return {1: out}
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """u^(x)k from sketches of u^(x)ceil(k/2) on the left and u^(x)floor(k/2) on the right.
+
+    A TensorSRHT whose pairs of mixed coordinates are all different, and each coordinate is in
+    equally many: half the variance of independent pairs at equal rows, none if all pairs are there.
+
+    Attributes
+    ----------
+    left_signs, right_signs : dict of ndarray
+        By the degree of the child's sketch.
+    places : dict of (ndarray, ndarray)
+        The pairs, by k.
+    """
+
+    sizes: dict[int, int]
+    left: Leaf | Node
+    right: Leaf | Node
+    left_signs: dict[int, NDArray[np.int8]]
+    right_signs: dict[int, NDArray[np.int8]]
+    places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+    def powers(self, unit: Any) -> dict[int, NDArray[Any]]:
+        """The sketches of the wanted degrees."""
+        lefts, rights = self.left.powers(unit), self.right.powers(unit)
+        result = {1: lefts[1]} if 1 in self.sizes else {}
+        lefts = {j: mixed(lefts[j], signs) for j, signs in self.left_signs.items()}
+        rights = {j: mixed(rights[j], signs) for j, signs in self.right_signs.items()}
+        for k, places in self.places.items():
+            left, right = lefts[_left(k)], rights[_right(k)]
+            out = np.empty((len(left), self.sizes[k]), dtype=left.dtype)
+            multiply_sampled(left, right, *places, out.dtype.type(self.sizes[k] ** -0.5), out)
+            result[k] = out
+        return result
+
+
+def _left(k: int) -> int:
+    return (k + 1) // 2
+
+
+def _right(k: int) -> int:
+    return k // 2
+
+
+def _grow(
+    n_features: int, degrees: frozenset[int], width: int, seed: int, path: str
+) -> Leaf | Node:
+    if degrees == {1}:
+        if power_of_two(n_features) <= width:
+            return Leaf({1: n_features}, None)
+        osnap = OSNAP(n_features, width, min(LEAF_SPARSITY, width))
+        return Leaf({1: width}, osnap.sample(stream(seed, path)))
+    joined = sorted(degrees - {1})
+    left, right = (
+        _grow(n_features, frozenset(map(half, which)), width, seed, f"{path} {side}")
+        for half, which, side in ((_left, degrees, "left"), (_right, joined, "right"))
+    )
+    left_signs, right_signs = (
+        {
+            j: random_signs(child.sizes[j], stream(seed, path, side, j))
+            for j in set(map(half, joined))
+        }
+        for child, half, side in ((left, _left, "left"), (right, _right, "right"))
+    )
+    places = {
+        k: spread_pairs(
+            power_of_two(left.sizes[_left(k)]),
+            power_of_two(right.sizes[_right(k)]),
+            width,
+            stream(seed, path, "pairs", k),
+        )
+        for k in joined
+    }
+    sizes = {k: len(pairs[0]) for k, pairs in places.items()}
+    if 1 in degrees:
+        sizes[1] = left.sizes[1]
+    return Node(sizes, left, right, left_signs, right_signs, places)
+
+
+def spread_pairs(
+    n_left: int, n_right: int, size: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """At most ``size`` different pairs of two ranges, every coordinate in equally many.
+
+    Both lengths are powers of two: k and k ^ shift run through the pairs of one round, and another
+    shift gives a round of new ones. (With ``size`` below a length, in one round or none.)
+
+    Examples
+    --------
+    >>> left, right = spread_pairs(4, 2, 8, np.random.default_rng(0))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]
+    """
+    if n_left < n_right:
+        right, left = spread_pairs(n_right, n_left, size, rng)
+        return left, right
+    rounds, k = np.divmod(np.arange(min(size, n_left * n_right)), n_left)
+    shifts = rng.permutation(n_right)
+    return rng.permutation(n_left)[k], rng.permutation(n_right)[k % n_right ^ shifts[rounds]]

@@ -1,0 +1,225 @@
+"""The automatic choice between the maps, with its reason."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve._linalg import regularised_cholesky
+from kernelsieve._random import root_seed, stream
+from kernelsieve._series import SeriesTooLongError
+from kernelsieve._validation import check_positive
+from kernelsieve.diagnostics import kernel_error
+from kernelsieve.features._base import FeatureMap
+from kernelsieve.features.adaptive import AdaptiveFeatures
+from kernelsieve.features.fourier import FourierFeatures
+from kernelsieve.features.nystrom import NystromFeatures
+from kernelsieve.features.row_norm import RowNormFeatures
+from kernelsieve.kernels import Gaussian, SeriesKernel
+from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sampling.targets import target_columns
+
+TRIAL_ROWS = 4000
+TRIAL_COMPONENTS = 500
+ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
+# A cheaper map is preferred to a better one that is better by less than this.
+TIE = 0.02
+MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
+    "row norm": RowNormFeatures,
+    "adaptive": AdaptiveFeatures,
+    "Fourier": FourierFeatures,
+    "Nystrom": NystromFeatures,
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial on some rows says of a map.
+
+    Attributes
+    ----------
+    name : str
+    error : float
+        Of the target on rows left out, relative to its deviation; without a target, of the kernel.
+    seconds : float
+        Fit and transform of the trial.
+    """
+
+    name: str
+    error: float
+    seconds: float
+
+
+class AutoFeatures(FeatureMap):
+    """Takes the map that does best on a subsample of the rows, and says why.
+
+    Sparse rows go to the maps that keep them sparse, kernels without a Taylor series to Nystrom.
+    Where several maps are possible, each is tried on up to 4,000 rows: by its ridge regression of
+    the target on rows left out, or without a target by its kernel matrix.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+    kernel, gamma, degree, coef0
+        As in RowNormFeatures, and any kernel that NystromFeatures takes.
+    alpha : float, default None
+        The ridge that the features are for; None takes the model's, or 1.
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    map_ : FeatureMap
+        The chosen map, fitted to all rows.
+    reason_ : str
+        Why it was chosen.
+    trials_ : list of Trial
+        What the trials said; empty where there was no choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import AutoFeatures
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> features = AutoFeatures(50, kernel="laplacian", random_state=0).fit(X)
+    >>> features.reason_
+    'Nystrom: the kernel has no Taylor series'
+    """
+
+    unbiased: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "gaussian",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        alpha: float | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.alpha = alpha
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit(self, X: Any, y: Any, seed: int) -> None:
+        alpha = 1.0
+        if self.alpha is not None:
+            alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
+        targets = target_columns(y, X.shape[0])
+        names, why = self._possible(X)
+        self.trials_: list[Trial] = []
+        if len(names) > 1:
+            names, why = self._try(names, X, targets, alpha, seed)
+        self.map_ = self._build(names[0], int(self.n_components), alpha, seed)
+        try:
+            self.map_.fit(X, y)
+        except SeriesTooLongError as error:  # rows that were not in the trial
+            names, why = ["Nystrom"], str(error)
+            self.map_ = self._build("Nystrom", int(self.n_components), alpha, seed).fit(X, y)
+        self.reason_ = f"{names[0]}: {why}"
+        self.n_components_ = self.map_.n_components_
+
+    def _possible(self, X: Any) -> tuple[list[str], str]:
+        """The maps that suit the kernel and the shape of the data, and why where it is one."""
+        if not isinstance(self.kernel_, SeriesKernel):
+            return ["Nystrom"], "the kernel has no Taylor series"
+        if self.n_components >= X.shape[0]:
+            return ["Nystrom"], f"all {X.shape[0]} rows as landmarks are exact"
+        if sp.issparse(X):
+            return ["row norm", "adaptive"], ""
+        gaussian = isinstance(self.kernel_, Gaussian)
+        return [name for name in MAPS if gaussian or name != "Fourier"], ""
+
+    def _build(self, name: str, size: int, alpha: float, seed: int) -> FeatureMap:
+        options: dict[str, Any] = {
+            "kernel": self.kernel_,
+            "random_state": root_seed(stream(seed, "map", name)),
+            "n_jobs": self.n_jobs,
+        }
+        if name != "Fourier":
+            options["alpha"] = alpha
+        return MAPS[name](size, **options)
+
+    def _try(
+        self, names: list[str], X: Any, targets: NDArray[np.float64], alpha: float, seed: int
+    ) -> tuple[list[str], str]:
+        """The name of the best map on a subsample, and why."""
+        rows = keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto")
+        size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, len(rows) // 4)))
+        alpha *= len(rows) / X.shape[0]
+        trial_seed = root_seed(stream(seed, "auto"))
+        for name in names:
+            features = self._build(name, size, alpha, trial_seed)
+            start = time.perf_counter()
+            try:
+                error = self._error(features, X[rows], targets[rows], alpha)
+            except SeriesTooLongError:
+                continue  # the data reach too far for products of columns
+            self.trials_.append(Trial(name, error, time.perf_counter() - start))
+        if not self.trials_:
+            return ["Nystrom"], "the data reach too far for products of columns"
+        best = min(trial.error for trial in self.trials_)
+        chosen = next(trial for trial in self.trials_ if trial.error <= (1.0 + TIE) * best)
+        what = "target" if targets.shape[1] else "kernel"
+        said = ", ".join(f"{trial.name} {trial.error:.3g}" for trial in self.trials_)
+        why = f"{what} error on {len(rows)} rows with {size} features: {said}"
+        if chosen.error > best:
+            why += f"; quicker than what is at most {100 * TIE:.0f} % better"
+        return [chosen.name], why
+
+    def _error(
+        self, features: FeatureMap, X: Any, targets: NDArray[np.float64], alpha: float
+    ) -> float:
+        if targets.shape[1] == 0:
+            few = X[:ERROR_ROWS]
+            Z = _dense(features.fit(X).transform(few))
+            return float(kernel_error(self.kernel_(few.astype(np.float64)), Z).frobenius)
+        train = np.arange(X.shape[0]) % 4 != 0
+        Z = _dense(features.fit(X[train], targets[train]).transform(X[train]))
+        mean, middle = Z.mean(axis=0), targets[train].mean(axis=0)
+        gram = (Z - mean).T @ (Z - mean)
+        factor, _ = regularised_cholesky(gram, alpha)
+        weights = cho_solve((factor, True), (Z - mean).T @ (targets[train] - middle))
+        predicted = (_dense(features.transform(X[~train])) - mean) @ weights + middle
+        squares = ((targets[~train] - predicted) ** 2).mean()
+        return float(np.sqrt(squares / max(targets[~train].var(axis=0).mean(), 1e-300)))
+
+    def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        self.map_._fill(X, out)
+
+    def _transform(self, X: Any) -> Any:
+        return self.map_._transform(X)
+
+    def _transform_block(self, X: Any) -> Any:
+        return self.map_._transform_block(X)
+
+    def _raw_block(self, X: Any) -> Any:
+        return self.map_._raw_block(X)
+
+    @property
+    def _mixing(self) -> NDArray[Any] | None:
+        return self.map_._mixing
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The names that the chosen map gives."""
+        check_is_fitted(self)
+        return self.map_.get_feature_names_out(input_features)
+
+
+def _dense(Z: Any) -> NDArray[np.float64]:
+    return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)

@@ -1,0 +1,168 @@
+"""Random Maclaurin features (Kar and Karnick, 2012)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import row_blocks
+from kernelsieve._random import stream
+from kernelsieve.features._series_rows import Block, SeriesFeatures, SeriesRows, degree_masses
+from kernelsieve.sampling.keyed import keyed_rows
+
+CHUNK = 64  # features whose signs are held at a time
+PAIR_ROWS = 256
+TINY = np.finfo(np.float64).tiny
+BLOCK_ROWS = 8192  # large: the signs are made anew for every block
+DENSE_ENTRIES = 2**22  # of a dense block, which is copied; its products take longer than the signs
+
+
+class MaclaurinFeatures(SeriesFeatures):
+    """Products of random projections, for every kernel with a Taylor series.
+
+    A feature of degree w is the product of w projections of x' on random signs. The number of
+    features of each degree minimises the expected squared error of the kernel, estimated on pairs
+    of rows; degrees with few monomials are exact. E[Z Z^T] is the truncated kernel; the variance
+    grows like 3^w.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features. When fewer monomials exist, all of them are taken and Z Z^T = K.
+    kernel : Kernel or str, default "gaussian"
+        Gaussian, polynomial, exponential, inverse polynomial, or DotProduct.
+    gamma, degree, coef0
+        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+    alpha : float, default None
+        The ridge that the features will be used with; only the truncation of the Taylor series
+        looks at it. None takes the model's, or 1.
+    eps : float, default 0.5
+        The trace that the truncation cuts off is at most eps alpha / 2000.
+    center : "auto", True or False
+        Subtract the column means; "auto" does so for the Gaussian on dense data.
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    truncation_degree_ : int
+        The degree of the truncated Taylor series.
+
+    Notes
+    -----
+    The signs are never held together: 64 features at a time are drawn again for every block of
+    8,192 rows, from streams of their own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import MaclaurinFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> MaclaurinFeatures(n_components=64, random_state=0).fit_transform(X).shape
+    (100, 64)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "gaussian",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        alpha: float | None = None,
+        eps: float = 0.5,
+        center: Any = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.alpha = alpha
+        self.eps = eps
+        self.center = center
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
+        masses = degree_masses(self._series, X, self.n_jobs)
+        some = X[keyed_rows(X.shape[0], PAIR_ROWS, seed, "pairs")].astype(np.float64)
+        errors = squared_errors(SeriesRows.of(self._series, some), X.shape[0], masses.sum())
+        # Rows that are not among the pairs, or that have no error at all, count by their mass.
+        return np.maximum(np.sqrt(errors), masses / max(masses.sum(), TINY))
+
+    def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
+        self._seed = seed
+
+    def _block_rows(self, dtype: Any) -> int:
+        return BLOCK_ROWS
+
+    def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        size = X.shape[0] if sp.issparse(X) else max(PAIR_ROWS, DENSE_ENTRIES // X.shape[1])
+        for rows in row_blocks(X.shape[0], size):
+            super()._fill(X[rows], out[rows])
+
+    def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:
+        for block in blocks:
+            for start in range(block.start, block.stop, CHUNK):
+                target = out[:, start : min(start + CHUNK, block.stop)]
+                product = self._products(unit, block.degree, start, target.shape[1])
+                np.multiply(product, out.dtype.type(block.width**-0.5), out=target)
+
+    def _products(self, unit: Any, degree: int, start: int, count: int) -> NDArray[Any]:
+        """Products of ``degree`` projections each, for the columns from ``start`` on."""
+        product: NDArray[Any] | None = None
+        for factor in range(degree):
+            rng = stream(self._seed, "signs", degree, start, factor)
+            projected = unit @ sign_matrix(unit.shape[1], count, rng, unit.dtype)
+            product = projected if product is None else np.multiply(product, projected, out=product)
+        assert product is not None
+        return product
+
+
+def sign_matrix(n_features: int, count: int, rng: np.random.Generator, dtype: Any) -> NDArray[Any]:
+    """Independent signs, one random bit each, of shape (n_features, count)."""
+    words = np.frombuffer(rng.bytes(-(-n_features * count // 8)), dtype=np.uint8)
+    signs = np.unpackbits(words, count=n_features * count).astype(dtype)
+    signs *= -2.0
+    signs += 1.0
+    return signs.reshape(n_features, count)
+
+
+def squared_errors(rows: SeriesRows, n_rows: int, unit: float) -> NDArray[np.float64]:
+    """Mean squared error of k(x, y) by one feature of each degree, of shape (degree + 1,).
+
+    Over all pairs of ``n_rows`` rows, of which ``rows`` are some, in units of ``unit``^2. For unit
+    vectors u, v the product of their projections on one vector of signs has the mean cos and the
+    mean square 1 + 2 cos^2 - 2 sum_i u_i^2 v_i^2.
+    """
+    points = rows.unit()
+    squared = points * points
+    cosines, common = points @ points.T, squared @ squared.T
+    if sp.issparse(cosines):
+        cosines, common = cosines.toarray(), common.toarray()
+    means = np.square(cosines)
+    squares = np.maximum(1.0 + 2.0 * means - 2.0 * common, means)
+    weights = _pair_weights(len(means), n_rows)
+    masses = np.square(rows.scales) / max(unit, TINY)
+    return np.array(
+        [
+            masses[:, w] @ (weights * (squares**w - means**w)) @ masses[:, w]
+            for w in range(masses.shape[1])
+        ]
+    )
+
+
+def _pair_weights(n_some: int, n_rows: int) -> NDArray[np.float64]:
+    """What each pair of some rows stands for: among all rows few pairs are a row with itself."""
+    diagonal = 1.0 / (n_rows * n_some)
+    others = (1.0 - 1.0 / n_rows) / max(1, n_some * (n_some - 1))
+    weights = np.full((n_some, n_some), others)
+    np.fill_diagonal(weights, diagonal)
+    return weights

@@ -1,0 +1,146 @@
+"""Oblivious sketches of a kernel's Taylor series (Ahle et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._random import root_seed, stream
+from kernelsieve._validation import check_choice
+from kernelsieve.features._power_tree import PowerTree
+from kernelsieve.features._series_rows import Block, SeriesFeatures, degree_masses
+from kernelsieve.sketches import SRHT
+from kernelsieve.sketches._base import power_of_two
+
+WIDENING = 2  # of the tree against what comes out
+BLOCK_BYTES = 2**23  # of the sketches of all degrees for a block of rows
+
+
+class ObliviousFeatures(SeriesFeatures):
+    """Sketched tensor powers, for every kernel with a Taylor series.
+
+    One tree of TensorSRHTs sketches u^(x)w for all degrees w at once, and each degree is compressed
+    to its share of the columns. The error grows slowly with the degree, where that of TensorSketch
+    and of Maclaurin features grows like 3^degree. Degrees with few monomials are exact. Nothing
+    that is drawn depends on the data (only the shares do), and E[Z Z^T] is the truncated kernel.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features. When fewer monomials exist, all of them are taken and Z Z^T = K.
+    kernel : Kernel or str, default "gaussian"
+        Gaussian, polynomial, exponential, inverse polynomial, or DotProduct.
+    gamma, degree, coef0
+        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+    alpha : float, default None
+        The ridge that the features will be used with; only the truncation of the Taylor series
+        looks at it. None takes the model's, or 1.
+    eps : float, default 0.5
+        The trace that the truncation cuts off is at most eps alpha / 2000.
+    center : "auto", True or False
+        Subtract the column means; "auto" does so for the Gaussian on dense data.
+    compress : "srht" or "gaussian", default "srht"
+        How a degree's sketch is brought down to its columns. A Gaussian matrix (the paper's) has
+        a higher variance, and takes memory and time of order n_components^2.
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    truncation_degree_ : int
+        The degree q of the truncated Taylor series. Time goes like q log q.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import ObliviousFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> features = ObliviousFeatures(64, kernel="poly", degree=6, random_state=0).fit(X)
+    >>> features.truncation_degree_, features.transform(X).shape
+    (6, (100, 64))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "gaussian",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        alpha: float | None = None,
+        eps: float = 0.5,
+        center: Any = "auto",
+        compress: str = "srht",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.alpha = alpha
+        self.eps = eps
+        self.center = center
+        self.compress = compress
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
+        # The squared error in m columns is (mass^2 + mean of K_w^2) / m: the first is what counts.
+        return degree_masses(self._series, X, self.n_jobs)
+
+    def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
+        check_choice(self.compress, "compress", ("srht", "gaussian"))
+        if not blocks:
+            return
+        degrees = frozenset(block.degree for block in blocks)
+        width = power_of_two(WIDENING * self.n_components_)
+        tree_seed = root_seed(stream(seed, "tree"))
+        self._tree = PowerTree.sample(n_features, degrees, width, tree_seed)
+        compression = SRHT if self.compress == "srht" else GaussianMatrix
+        self._compressions = {
+            block.degree: compression(self._tree.sizes[block.degree], block.width).sample(
+                stream(seed, "compress", block.degree)
+            )
+            for block in blocks
+        }
+
+    def _block_rows(self, dtype: Any) -> int:
+        row_bytes = WIDENING * self.n_components_ * len(self._blocks) * np.dtype(dtype).itemsize
+        return int(np.clip(BLOCK_BYTES // row_bytes, 16, 256))
+
+    def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:
+        powers = self._tree.powers(unit)
+        for block in blocks:
+            self._compressions[block.degree].fill(powers.pop(block.degree), out[:, block.columns])
+
+
+@dataclass(frozen=True)
+class GaussianMatrix:
+    """The distribution of Gaussian matrices with E[G G^T] = I."""
+
+    n_features: int
+    size: int
+
+    def sample(self, rng: np.random.Generator) -> SampledGaussianMatrix:
+        """A matrix of this distribution."""
+        matrix = rng.standard_normal((self.n_features, self.size)) / np.sqrt(self.size)
+        return SampledGaussianMatrix({matrix.dtype: matrix})
+
+
+@dataclass(frozen=True, eq=False)
+class SampledGaussianMatrix:
+    """A Gaussian matrix, in the float types that were asked for so far."""
+
+    matrices: dict[Any, NDArray[Any]]
+
+    def fill(self, X: NDArray[Any], out: NDArray[Any]) -> None:
+        """Write X G into ``out``."""
+        if out.dtype not in self.matrices:
+            self.matrices[out.dtype] = self.matrices[np.dtype(np.float64)].astype(out.dtype)
+        np.matmul(X, self.matrices[out.dtype], out=out)

@@ -1,0 +1,94 @@
+"""TensorSketch features of the polynomial kernel (Pham and Pagh, 2013)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._random import stream
+from kernelsieve.features._base import FeatureMap
+from kernelsieve.kernels import Polynomial
+from kernelsieve.sketches import TensorSketch
+
+
+class TensorSketchFeatures(FeatureMap):
+    """CountSketches of the coordinates, convolved: features of the polynomial kernel.
+
+    Made in time O(nnz(X) + n s log s) for each degree, without the monomials. E[Z Z^T] = K, and the
+    variance grows like 3^degree: for degrees above four or so take ``ObliviousFeatures``.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features. Powers of two and other numbers with small factors are the quickest.
+    kernel : "poly" or Polynomial, default "poly"
+    gamma, degree, coef0
+        The kernel is (gamma <x, y> + coef0)^degree; gamma="scale" is 1 / (d var(X)).
+    random_state : int, RandomState, Generator or None
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    sketch_ : SampledTensorSketch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import TensorSketchFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> TensorSketchFeatures(n_components=64, degree=2, random_state=0).fit_transform(X).shape
+    (100, 64)
+    """
+
+    unbiased: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "poly",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit(self, X: Any, y: Any, seed: int) -> None:
+        kernel = self.kernel_
+        if not isinstance(kernel, Polynomial):
+            raise ValueError(
+                f"kernel={kernel!r} is no polynomial kernel: use ObliviousFeatures, which sketches "
+                "every kernel that has a Taylor series"
+            )
+        kernel.diag(X)  # says so if it overflows X's float type
+        self.n_components_ = int(self.n_components)
+        self.sketch_ = TensorSketch(
+            X.shape[1],
+            self.n_components_,
+            kernel.degree,
+            scale=math.sqrt(kernel.gamma),
+            constant=math.sqrt(kernel.coef0),
+        ).sample(stream(seed, "tensor sketch"))
+
+    def _block_rows(self, dtype: Any) -> int:
+        return self.sketch_.block_rows(dtype)
+
+    def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.sketch_.fill(X, out)
+        if not np.isfinite(out).all():
+            raise ValueError(
+                f"{self.kernel_!r} overflows {out.dtype} on a row whose largest entry is "
+                f"{abs(X).max():.6g}: scale X, or lower gamma"
+            )

@@ -1,0 +1,82 @@
+"""AutoFeatures: what it may choose, that it chooses well, and that it says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from battery import FeatureMapBattery
+
+from kernelsieve import AutoFeatures, KernelRidge, NystromFeatures
+from kernelsieve.features.auto import MAPS
+
+
+class TestAuto(FeatureMapBattery):
+    sparse_output = True
+    # Sparse rows get a map that keeps them sparse, which is not the one that dense rows get.
+    test_sparse_equals_dense = None
+
+    def build(self, **overrides: Any) -> AutoFeatures:
+        return AutoFeatures(**{"n_components": 32, "random_state": 0, **overrides})
+
+
+def test_sparse_rows_stay_sparse():
+    X = sp.random_array((300, 40), density=0.1, random_state=0, format="csr")
+    features = AutoFeatures(50, gamma=0.5, random_state=0)
+    assert sp.issparse(features.fit_transform(X))
+    assert [trial.name for trial in features.trials_] == ["row norm", "adaptive"]
+
+
+def test_a_kernel_without_series_goes_to_nystrom():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    features = AutoFeatures(20, kernel="matern", random_state=0).fit(X)
+    assert isinstance(features.map_, NystromFeatures)
+    assert "no Taylor series" in features.reason_
+
+
+def test_as_many_features_as_rows_are_exact():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    features = AutoFeatures(60, gamma=0.3, random_state=0)
+    Z = features.fit_transform(X)
+    np.testing.assert_allclose(Z @ Z.T, features.kernel_(X), atol=1e-6)
+    assert "exact" in features.reason_
+
+
+def test_the_choice_is_the_best_of_the_trials_up_to_a_tie():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 6))
+    for y in (None, X[:, 0] * X[:, 1], np.sin(3 * X).sum(axis=1)):
+        features = AutoFeatures(200, gamma=0.2, random_state=0).fit(X, y)
+        best = min(trial.error for trial in features.trials_)
+        chosen = features.reason_.split(":")[0]
+        assert isinstance(features.map_, MAPS[chosen])
+        error = next(trial.error for trial in features.trials_ if trial.name == chosen)
+        assert error <= 1.02 * best
+        assert ("target" if y is not None else "kernel") in features.reason_
+
+
+def test_points_that_reach_far_are_left_to_the_others():
+    X = 30.0 * np.random.default_rng(0).normal(size=(300, 5))
+    features = AutoFeatures(50, gamma=1.0, random_state=0).fit(X)
+    assert features.transform(X).shape == (300, features.n_components_)
+
+
+def test_a_ridge_on_it_inherits_alpha_and_fuses():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4)).astype(np.float32)
+    y = X[:, 0] * X[:, 1]
+    model = KernelRidge(AutoFeatures(50, kernel="matern", random_state=0), alpha=0.1).fit(X, y)
+    assert model.features_.alpha == 0.1
+    Z = model.features_.transform(X).astype(np.float64)
+    Zc, yc = Z - Z.mean(axis=0), y - y.mean()
+    weights = np.linalg.solve(Zc.T @ Zc + 0.1 * np.eye(Z.shape[1]), Zc.T @ yc)
+    expected = Zc @ weights + y.mean()
+    np.testing.assert_allclose(model.predict(X), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0])
+def test_bad_alpha(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        AutoFeatures(10, alpha=alpha).fit(np.eye(30))
