@@ -1,4 +1,4 @@
-"""Claims: Fourier features in half of RBFSampler's time, or a tenth; lower errors at the same s.
+"""Claim: Fourier features in less time than RBFSampler's, with lower errors at the same s.
 
 speed: float32 rows of d = 384, s = 4,000 (n = 50,000): transform in at most 0.8 of RBFSampler's
 time; structured frequencies at d = 1,024, s = 8,192 (n = 10,000) in at most 1/4.
@@ -37,12 +37,12 @@ from kernelsieve.kernels import Gaussian, Matern
 PARTS = ("speed", "error", "epsilon")
 DATA = ("wine", "insurance", "forest", "uji")
 FREQUENCIES = ("plain", "orthogonal", "structured")
-SLOPES = (0, 5)  # columns of forest: elevation, distance to the next road
+FOREST_COLUMNS = [0, 5]  # elevation, distance to the next road
 
-# (rows, columns, s, which frequencies are timed, target of which)
+# Rows, columns, s, and the target of one kind of frequencies.
 SHAPES = (
-    (50_000, 384, 4_000, ("plain", "structured"), {"plain": 0.8}),
-    (10_000, 1_024, 8_192, ("plain", "structured"), {"structured": 0.25}),
+    (50_000, 384, 4_000, ("plain", 0.8)),
+    (10_000, 1_024, 8_192, ("structured", 0.25)),
 )
 EPSILON_TARGETS = {"interval": 1 / 10, "square": 1 / 10, "forest, 2 columns": 1 / 2}
 
@@ -52,7 +52,7 @@ EPSILON_TARGETS = {"interval": 1 / 10, "square": 1 / 10, "forest, 2 columns": 1 
 def speed(report: Report) -> None:
     """Best wall time of transform."""
     rng = np.random.default_rng(0)
-    for n_rows, n_columns, s, kinds, targets in SHAPES:
+    for n_rows, n_columns, s, (judged, target) in SHAPES:
         if report.args.quick:
             n_rows, n_columns, s = n_rows // 50, n_columns // 8, s // 8
         X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
@@ -61,7 +61,7 @@ def speed(report: Report) -> None:
             kind: FourierFeatures(
                 s, gamma=gamma, frequencies=kind, random_state=0, n_jobs=report.threads
             )
-            for kind in kinds
+            for kind in ("plain", "structured")
         }
         maps["phase"] = FourierFeatures(
             s, gamma=gamma, variant="phase", random_state=0, n_jobs=report.threads
@@ -78,9 +78,8 @@ def speed(report: Report) -> None:
             ("", "transform", "x RBFSampler"),
             [(name, time, time / times["RBFSampler"]) for name, time in times.items()],
         )
-        for kind, target in targets.items():
-            ratio = times[kind] / times["RBFSampler"]
-            report.check(f"time, d = {n_columns}: {kind} / RBFSampler", ratio, target)
+        ratio = times[judged] / times["RBFSampler"]
+        report.check(f"time, d = {n_columns}: {judged} / RBFSampler", ratio, target)
 
 
 # --- kernel error --------------------------------------------------------------------------------
@@ -130,11 +129,11 @@ def settings(quick: bool) -> dict[str, tuple[Array, float, float, tuple[int, ...
     """Rows, gamma, alpha and numbers of features."""
     rng = np.random.default_rng(0)
     n = 200 if quick else 1_000
-    slopes = subsample(standardised("forest")[0][:, list(SLOPES)], n)
+    forest = subsample(standardised("forest")[0][:, FOREST_COLUMNS], n)
     return {
         "interval": (rng.uniform(size=(n, 1)), 200.0, 1e-3, (100, 200, 400)),
         "square": (rng.uniform(size=(n, 2)), 20.0, 1e-3, (400, 800, 1_600)),
-        "forest, 2 columns": (slopes, 1.0, 1e-2, (400, 800, 1_600)),
+        "forest, 2 columns": (forest, 1.0, 1e-2, (400, 800, 1_600)),
     }
 
 

@@ -30,22 +30,19 @@ from _common import (
 )
 
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
-from kernelsieve.features._sampled import TRIAL_ROWS
 from kernelsieve.kernels import Gaussian, Polynomial
 
 Phase = str | Callable[..., str]
-
-
-def space_phase(_: Any, X: Any, *args: Any, **options: Any) -> str:
-    """Candidate spaces are tried on few rows, the chosen one is made with all."""
-    return "trial spaces" if X.shape[0] <= TRIAL_ROWS else "moments, rotation, basis"
 
 
 # Where each phase happens; the outermost phase counts, so what trials draw belongs to them.
 FIT: dict[str, Phase] = {
     "features._base:FeatureMap._validated": "validation",
     "features._base:FeatureMap._resolve_kernel": "validation",
-    "features._sampled:SampledFeatures._space": space_phase,
+    "kernels.base:SeriesKernel.series_of": "Taylor series",
+    "sampling.frame:Frame.rotated": "rotation",
+    "sampling.frame:Frame.along_columns": "spread of the columns",
+    "sampling.space:MercerSpace.__init__": "Mercer basis",
     "sampling.space:Space.captured_trace": "trial spaces",
     "sampling.space:MonomialSpace.proposal": "proposal tables",
     "sampling.space:MercerSpace.proposal": "proposal tables",

@@ -334,7 +334,7 @@ def test_the_variance_is_that_of_the_formula() -> None:
 # --- parameters and input ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frequencies", ["plain", "orthogonal", "structured"])
+@pytest.mark.parametrize("frequencies", ALL_FREQUENCIES)
 def test_wide_sparse_input_is_not_densified(frequencies: str) -> None:
     """50 x 200,000 would be 80 MB dense; 4 frequencies are 7 MB, a block of structured 21 MB."""
     X = sp.random(50, 200_000, density=1e-4, format="csr", random_state=0)

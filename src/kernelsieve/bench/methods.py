@@ -26,6 +26,7 @@ from kernelsieve import (
     FourierFeatures,
     KernelRidge,
     MaclaurinFeatures,
+    NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
 )
@@ -155,6 +156,14 @@ def _maclaurin(settings: Settings) -> Any:
     return _ours(MaclaurinFeatures, settings)
 
 
+def _nystrom(settings: Settings) -> Any:
+    return _ours(NystromFeatures, settings)
+
+
+def _nystrom_leverage(settings: Settings) -> Any:
+    return _ours(NystromFeatures, settings, landmarks="leverage")
+
+
 def _sklearn(transformer: type, settings: Settings) -> Any:
     features = transformer(
         gamma=settings.gamma, n_components=settings.n_components, random_state=settings.seed
@@ -187,6 +196,8 @@ _ROWS = (
     Method("fourier-modified", "Fourier features by a leverage bound", _fourier_modified),
     Method("oblivious", "oblivious sketch of the Taylor series", _oblivious),
     Method("maclaurin", "random Maclaurin features", _maclaurin),
+    Method("nystrom", "the kernel with uniform landmarks", _nystrom),
+    Method("nystrom-leverage", "landmarks by ridge leverage", _nystrom_leverage),
     Method("sklearn-rbfsampler", "scikit-learn's RBFSampler and Ridge", _rbfsampler),
     Method("sklearn-nystroem", "scikit-learn's Nystroem and Ridge", _nystroem),
 )

@@ -171,9 +171,10 @@ def _range(dtype: Any) -> tuple[float, float]:
 
 
 def _sides(X: Any) -> NDArray[np.float64]:
-    """The sides of the box that holds the rows of X, whose columns are few."""
-    dense = X.toarray() if sp.issparse(X) else X
-    return dense.max(axis=0).astype(np.float64) - dense.min(axis=0)
+    """The sides of the box that holds the rows of X."""
+    extremes = [X.max(axis=0), X.min(axis=0)]
+    high, low = (e.toarray().ravel() if sp.issparse(e) else e for e in extremes)
+    return np.asarray(high, dtype=np.float64) - low
 
 
 def _rows_at_once(X: Any, frequencies: Any) -> int:

@@ -237,7 +237,7 @@ def modified_frequencies(
     (5.9, 1.0)
     """
     density = _radial_density(kernel, len(sides))
-    edge = _ball_edge(density, sides, math.log(n_rows / alpha), count)
+    edge = _ball_edge(density, sides, math.log(n_rows) - math.log(alpha), count)
     ball, tail = density.ball(edge), density.tail(edge)
     inside = rng.random(count) * (ball + tail) < ball
     uniform = 1.0 - rng.random(count)  # never 0

@@ -75,7 +75,7 @@ class SamplerParameters:
         """
         check_positive(eps, "eps", "it is divided by the degree for each step")
         q = max(1, degree)
-        log, steps = q * log2(max(16, n, n_features)), (0.1 * q / eps) ** 2
+        log, steps = q * log2(max(16, n, n_features)), (q / (10.0 * eps)) ** 2
         sketch_size = ceil(C2 * steps * log)
         return cls(
             n_vectors=ceil(C1 * log),

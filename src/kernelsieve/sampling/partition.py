@@ -84,18 +84,13 @@ class Partition:
         """|X_(i, *) D_g P^T|^2 for the coordinates i of each bucket (line 19)."""
         everywhere = self._points is None or isinstance(at, slice)
         lines = self._lines if everywhere else _transposed(self._points[at])
-        chosen = np.concatenate([np.arange(*self._bounds[r : r + 2]) for r in buckets])
-        if sp.issparse(lines):  # few points leave most lines empty: these have no mass
-            chosen = chosen[lines.indptr[chosen] < lines.indptr[chosen + 1]]
-        whole = len(chosen) == lines.shape[0]
-        masses = _squared_rows(lines if whole else lines[chosen], D, P)
-        ends = np.searchsorted(chosen, self._bounds[np.add(buckets, 1)])
-        return [
-            (self._order[lines_of_bucket], masses_of_bucket)
-            for lines_of_bucket, masses_of_bucket in zip(
-                np.split(chosen, ends[:-1]), np.split(masses, ends[:-1]), strict=True
-            )
-        ]
+        inside = [_filled(lines, *self._bounds[r : r + 2]) for r in buckets]
+        chosen = np.concatenate(inside)
+        if len(chosen) < lines.shape[0]:
+            lines = lines[chosen]
+        ends = np.cumsum([len(some) for some in inside])
+        masses = np.split(_squared_rows(lines, D, P), ends[:-1])
+        return [(self._order[some], mass) for some, mass in zip(inside, masses, strict=True)]
 
     def _sketch(self, bucket_rows: int, rng: np.random.Generator) -> NDArray[Any]:
         """W_r = G_r X_(h^-1(r), *) for all r (lines 10 and 11)."""
@@ -110,6 +105,18 @@ def _transposed(points: Any) -> Any:
     return points.T.tocsr() if sp.issparse(points) else np.ascontiguousarray(points.T)
 
 
+def _filled(lines: Any, first: int, last: int) -> NDArray[np.int64]:
+    """The lines from ``first`` to ``last`` that hold anything; all of them where none does.
+
+    Few points leave most lines of sparse data empty, and these have no mass.
+    """
+    inside = np.arange(first, last)
+    if not sp.issparse(lines):
+        return inside
+    filled = inside[np.diff(lines.indptr[first : last + 1]) > 0]
+    return filled if len(filled) else inside
+
+
 def shortened(A: NDArray[Any]) -> NDArray[Any]:
     """A matrix R with |R y| = |A y| for all y, with no more rows than columns."""
     return A if A.shape[0] <= A.shape[1] else np.linalg.qr(A).R
@@ -118,15 +125,22 @@ def shortened(A: NDArray[Any]) -> NDArray[Any]:
 def _squared_rows(rows: Any, D: NDArray[Any], P: NDArray[Any]) -> NDArray[np.float64]:
     """|row diag(D_g) P|^2 for all rows and all columns D_g: (n_rows, k).
 
-    A few columns at a time: the products of D and P are ``sketch_size`` times as large as D.
+    D is multiplied into the rows or into P, whichever is shorter, a few columns at a time.
     """
-    n, m = P.shape
-    masses = np.empty((rows.shape[0], D.shape[1]))
-    step = max(1, CHUNK_ENTRIES // (m * max(1, n, rows.shape[0])))
+    (n, m), count = P.shape, rows.shape[0]
+    into_rows = not sp.issparse(rows) and count < m
+    largest = max(n * (count if into_rows else m), count * m, 1)
+    step = max(1, CHUNK_ENTRIES // largest)
+    masses = np.empty((count, D.shape[1]))
     for first in range(0, D.shape[1], step):
         some = D[:, first : first + step]
-        weighted = (some[:, :, None] * P[:, None, :]).reshape(n, some.shape[1] * m)
-        products = np.asarray(rows @ weighted).reshape(rows.shape[0], some.shape[1], m)
+        k = some.shape[1]
+        if into_rows:
+            lines = rows[:, None, :] * np.ascontiguousarray(some.T)
+            products = lines.reshape(count * k, n) @ P
+        else:
+            products = rows @ (some[:, :, None] * P[:, None, :]).reshape(n, k * m)
+        products = np.asarray(products).reshape(count, k, m)
         masses[:, first : first + step] = np.einsum(
             "rgm,rgm->rg", products, products, dtype=np.float64
         )

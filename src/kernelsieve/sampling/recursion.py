@@ -133,13 +133,17 @@ def _trace(series: Series, points: Any) -> float:
 
 def _evaluate(features: ProductFeatures, X: Any, n_jobs: int | None) -> NDArray[Any]:
     """S Phi transposed: the features of all rows, dense."""
+    # In an order of the names, which dense and sparse rows share, not in that of the columns.
+    order = np.argsort(features.multisets.hashes())
     Z = np.empty((X.shape[0], len(features)), dtype=X.dtype)
 
     def block(rows: slice) -> None:
         if features.sparse:
-            Z[rows] = features.csr(X[rows]).toarray()
+            values = features.csr(X[rows]).toarray()
         else:
-            features.fill(X[rows], Z[rows])
+            values = np.empty((X[rows].shape[0], len(features)), dtype=X.dtype)
+            features.fill(X[rows], values)
+        Z[rows] = values[:, order]
 
     map_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs)
     return Z
