@@ -65,7 +65,7 @@ def test_unbiased_quickly(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("n_components", [1, 2, 7, 25])
+@pytest.mark.parametrize("n_components", [1, 7, 25])
 def test_unbiased_over_many_seeds(name: str, n_components: int) -> None:
     assert_unbiased(MaclaurinFeatures, name, 2000, n_components=n_components)
 

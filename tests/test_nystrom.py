@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from battery import FeatureMapBattery, points, sparse_points
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import chi2_kernel, cosine_similarity
+from sklearn.utils.estimator_checks import check_estimator
 
 from kernelsieve import KernelRidge, NystromFeatures
 from kernelsieve.diagnostics import spectral_epsilon
@@ -395,7 +396,8 @@ def test_an_unknown_metric_lists_the_known_ones() -> None:
         Pairwise("cosin")
 
 
-def test_chi2_says_that_it_wants_positive_dense_rows() -> None:
-    tags = NystromFeatures(kernel="chi2").__sklearn_tags__().input_tags
-    assert tags.positive_only
-    assert not tags.sparse
+@pytest.mark.parametrize("parameters", [{"kernel": "chi2"}, {"landmarks": "kmeans"}])
+def test_scikit_learns_checks_where_rows_must_be_dense(parameters: dict[str, Any]) -> None:
+    results = check_estimator(NystromFeatures(8, **parameters), on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed

@@ -47,7 +47,7 @@ class NystromFeatures(FeatureMap):
 
         - "uniform": rows at random, the quickest.
         - "leverage": rows by recursive ridge leverage scores (Musco and Musco, 2017), which finds
-          rare clusters; about twice the time of "uniform".
+          rare clusters; half as much time again as "uniform".
         - "rpcholesky": randomly pivoted Cholesky (Epperly et al., 2024), the lowest error for the
           trace of K, with a factor of n x n_components in memory.
         - "kmeans": centres of mini-batch k-means, for dense data.

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.linalg.lapack import dpotri
 
 from kernelsieve._linalg import regularised_cholesky
@@ -22,7 +21,7 @@ class NormalEquations:
 
     Attributes
     ----------
-    upper : ndarray of shape (s, s), the upper triangle of Z^T W Z
+    gram : ndarray of shape (s, s), Z^T W Z
     moment : ndarray of shape (s, n_outputs), Z^T W y
     feature_sum : ndarray of shape (s,)
     target_sum, target_squares : ndarray of shape (n_outputs,)
@@ -30,7 +29,7 @@ class NormalEquations:
         The sum of the weights: the number of rows where there are none.
     """
 
-    upper: NDArray[np.float64]
+    gram: NDArray[np.float64]
     moment: NDArray[np.float64]
     feature_sum: NDArray[np.float64]
     target_sum: NDArray[np.float64]
@@ -65,23 +64,24 @@ class NormalEquations:
         else:
             ones, total = np.ones(len(y)), float(len(y))
         if sp.issparse(Z):
-            upper = np.triu((Z.T @ Z).toarray()).astype(np.float64)
+            gram = (Z.T @ Z).toarray().astype(np.float64)
             moment, feature_sum = Z.T @ y, Z.T @ ones
         else:
-            # The symmetric product is half the work; the transpose of a C array needs no copy.
             if not single:
                 Z = Z.astype(np.float64, copy=False)
-            upper = (ssyrk if single else dsyrk)(1.0, Z.T)
+            # numpy sees that it is symmetric, which is half the work, and lets other threads run,
+            # which scipy's wrappers of the same routine do not.
+            gram = Z.T @ Z
             moment = Z.T @ y.astype(Z.dtype, copy=False)
             feature_sum = (
                 Z.sum(axis=0, dtype=np.float64) if weights is None else Z.T @ ones.astype(Z.dtype)
             )
         return cls(
-            upper, moment, feature_sum, ones @ y, np.einsum("ij,ij->j", y, y), total
+            gram, moment, feature_sum, ones @ y, np.einsum("ij,ij->j", y, y), total
         )  # fmt: skip
 
     def __iadd__(self, other: NormalEquations) -> NormalEquations:
-        self.upper += other.upper
+        self.gram += other.gram
         self.moment += other.moment
         self.feature_sum += other.feature_sum
         self.target_sum += other.target_sum
@@ -92,9 +92,8 @@ class NormalEquations:
     def mixed(self, T: NDArray[Any]) -> NormalEquations:
         """The sums of the features Z T, from those of Z."""
         T = T.astype(np.float64)
-        gram = self.upper + np.triu(self.upper, 1).T
         return NormalEquations(
-            np.triu(T.T @ gram @ T),
+            T.T @ self.gram @ T,
             T.T @ self.moment,
             self.feature_sum @ T,
             self.target_sum,
@@ -104,7 +103,7 @@ class NormalEquations:
 
     def centred(self, fit_intercept: bool) -> Centred:
         """The problem of the intercept: features and targets minus their means."""
-        gram = self.upper + np.triu(self.upper, 1).T
+        gram = self.gram.copy()
         if not fit_intercept:
             zeros = np.zeros(len(gram)), np.zeros(len(self.target_sum))
             return Centred(gram, self.moment.copy(), *zeros, self.target_squares, self.weight)

@@ -71,6 +71,10 @@ class SampledTensorSketch(TensorPowerSketch):
     scale: float = 1.0
     constant: float = 0.0
 
+    @property
+    def widest(self) -> int:
+        return 4 * self.size  # a CountSketch, its spectrum, the product of spectra, the inverse
+
     def fill_product(self, factors: list[Any], out: NDArray[Any]) -> None:
         product: NDArray[Any] | None = None
         for leaf, X in zip(self.leaves, factors, strict=True):
