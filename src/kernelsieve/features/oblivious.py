@@ -15,7 +15,10 @@ from kernelsieve.features._series_rows import Block, SeriesFeatures, degree_mass
 from kernelsieve.sketches import SRHT
 from kernelsieve.sketches._base import power_of_two
 
-WIDENING = 2  # of the tree against what comes out
+# Width of the tree against what comes out, for each degree (on average over the columns), and at
+# most. The paper asks for order q / eps^2; rows that are far longer than others need it.
+WIDENING = 0.5
+WIDEST = 8.0
 BLOCK_BYTES = 2**23  # of the sketches of all degrees for a block of rows
 
 
@@ -96,22 +99,30 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
         check_choice(self.compress, "compress", ("srht", "gaussian"))
+        self._sizes: dict[int, int] = {}
         if not blocks:
             return
         degrees = frozenset(block.degree for block in blocks)
-        width = power_of_two(WIDENING * self.n_components_)
-        tree_seed = root_seed(stream(seed, "tree"))
-        self._tree = PowerTree.sample(n_features, degrees, width, tree_seed)
+        self._tree = PowerTree.sample(
+            n_features, degrees, self._width(blocks), root_seed(stream(seed, "tree"))
+        )
+        self._sizes = self._tree.sizes
         compression = SRHT if self.compress == "srht" else GaussianMatrix
         self._compressions = {
-            block.degree: compression(self._tree.sizes[block.degree], block.width).sample(
+            block.degree: compression(self._sizes[block.degree], block.width).sample(
                 stream(seed, "compress", block.degree)
             )
             for block in blocks
         }
 
+    def _width(self, blocks: list[Block]) -> int:
+        columns = sum(block.width for block in blocks)
+        mean_degree = sum(block.degree * block.width for block in blocks) / columns
+        widening = min(max(1.0, WIDENING * mean_degree), WIDEST)
+        return power_of_two(int(np.ceil(widening * self.n_components_)))
+
     def _block_rows(self, dtype: Any) -> int:
-        row_bytes = WIDENING * self.n_components_ * len(self._blocks) * np.dtype(dtype).itemsize
+        row_bytes = max(1, sum(self._sizes.values())) * np.dtype(dtype).itemsize
         return int(np.clip(BLOCK_BYTES // row_bytes, 16, 256))
 
     def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:

@@ -215,9 +215,10 @@ class _Scores:
         buckets = self._partition.bucket[wanted]
         for bucket in self._look_inside(buckets):
             coordinates, shares = self._inside[bucket]
-            there = np.flatnonzero((buckets == bucket) & np.isin(wanted, coordinates))
-            places = np.searchsorted(coordinates, wanted[there])
-            result[there] = self._buckets[bucket] * shares[places]
+            there = np.flatnonzero(buckets == bucket)
+            places = np.searchsorted(coordinates, wanted[there]).clip(max=len(coordinates) - 1)
+            listed = coordinates[places] == wanted[there]  # the others have no mass
+            result[there] = listed[:, None] * self._buckets[bucket] * shares[places]
         return result
 
 
@@ -249,11 +250,12 @@ def _choose(
     shares: NDArray[np.float64], columns: NDArray[np.int64], uniform: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """For every draw a row of ``shares``, by the distribution in its column."""
-    chosen = np.empty(len(columns), dtype=np.int64)
-    for column in np.unique(columns).tolist():
-        here = columns == column
-        steps = np.cumsum(shares[:, column])
-        rows = np.searchsorted(steps, uniform[here] * steps[-1], side="right")
-        # Rounding may step past the last one: back to the last that has any mass.
-        chosen[here] = np.minimum(rows, np.flatnonzero(shares[:, column])[-1])
-    return chosen
+    used, own = np.unique(columns, return_inverse=True)
+    shares = shares[:, used]
+    cumulative = np.cumsum(shares, axis=0)
+    # One search for all: the distribution functions of the columns stand one above the other.
+    steps = (cumulative / cumulative[-1:] + np.arange(len(used))).T.ravel()
+    rows = np.searchsorted(steps, uniform + own, side="right") - own * len(shares)
+    # Rounding may step past the last one: back to the last that has any mass.
+    last = len(shares) - 1 - np.argmax(shares[::-1] > 0, axis=0)
+    return np.clip(rows, 0, last[own])
