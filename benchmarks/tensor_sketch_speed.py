@@ -133,7 +133,7 @@ def main() -> None:
         compare(report, "dense", dense, 100 if quick else 1_000, 3, DENSE)
         text = tfidf(1_000, 2_000) if quick else tfidf(20_000)
         compare(report, "CSR", text, 100 if quick else 2_000, 2, SPARSE)
-        per_row = [20, 40, 80] if quick else [50, 100, 200, 400, 800]
+        per_row = [20, 40, 80] if quick else [200, 400, 800, 1_600, 3_200]
         nonzeros(report, 500 if quick else 10_000, per_row, 100 if quick else 1_000)
 
 

@@ -213,18 +213,23 @@ def random_codes(n_features: int, size: int, sparsity: int, rng: Any) -> tuple[A
 @pytest.mark.parametrize("size", [1, 2, 13])
 def test_count_sketches_are_a_matrix(size: int, sparsity: int, dtype: Any) -> None:
     rng = np.random.default_rng([size, sparsity])
-    codes, matrix = random_codes(30, size, sparsity, rng)
+    codes, matrix = random_codes(31, size, sparsity, rng)
     X = rng.standard_normal((6, 30)) * (rng.random((6, 30)) < 0.3)
     X[2] = 0.0
     X = X.astype(dtype)
     rows = sp.csr_array(X)
     dense, sparse, wide = (np.ones((6, size), dtype=dtype) for _ in range(3))
-    count_sketch_dense(X, codes, dense)
-    count_sketch_csr(rows.data, rows.indices, rows.indptr, codes, sparse)
+    last, matrix = codes[-1], matrix[:, :-1]  # the code of the constant
+    scale, constant = dtype(0.5), dtype(3.0)
+    count_sketch_dense(X, codes, scale, constant, dense)
+    count_sketch_csr(rows.data, rows.indices, rows.indptr, codes, scale, constant, sparse)
     indices, indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    count_sketch_csr(rows.data, indices, indptr, codes, wide)
+    count_sketch_csr(rows.data, indices, indptr, codes, scale, constant, wide)
+    expected = 0.5 * X @ matrix.T
+    for code in last:
+        expected[:, max(code, ~code)] += 3.0 if code >= 0 else -3.0
     atol = 100 * float(np.finfo(dtype).eps)
-    np.testing.assert_allclose(dense, 1.0 + X @ matrix.T, rtol=0, atol=atol)
+    np.testing.assert_allclose(dense, expected, rtol=0, atol=atol)
     np.testing.assert_array_equal(sparse, dense)  # zeros add nothing, in the same order
     np.testing.assert_array_equal(wide, dense)
 

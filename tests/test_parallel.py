@@ -48,6 +48,16 @@ def test_a_worker_may_use_blocks_itself() -> None:
     assert map_row_blocks(outer, 8, 1, 2) == [40] * 8
 
 
+def test_after_nested_blocks_the_caller_is_free_again() -> None:
+    together = threading.Barrier(2, timeout=20)
+
+    def outer(rows: slice) -> int:
+        return sum(map_row_blocks(sizes, 4, 2, 2))
+
+    assert map_row_blocks(outer, 4, 1, 2) == [4] * 4
+    map_row_blocks(lambda rows: together.wait(), 2, 1, 2)  # breaks if one thread does both
+
+
 def test_stopping_early_leaves_nothing_running() -> None:
     finished: list[int] = []
 
@@ -70,8 +80,9 @@ def test_an_error_reaches_the_caller_and_the_pool_survives() -> None:
             raise RuntimeError("block 3")
         return rows.start
 
-    with pytest.raises(RuntimeError, match="block 3"):
-        map_row_blocks(block, 10, 1, 2)
+    for n_jobs in (1, 2, 3):
+        with pytest.raises(RuntimeError, match="block 3"):
+            map_row_blocks(block, 10, 1, n_jobs)
     assert map_row_blocks(sizes, 10, 4, 2) == [4, 4, 2]
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -67,16 +68,55 @@ def map_row_blocks(
     function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
 ) -> list[Result]:
     """The list of ``function(rows)`` over all blocks of rows, in order."""
-    return list(ordered_row_blocks(function, n_rows, block_rows, n_jobs))
+    blocks = row_blocks(n_rows, block_rows)
+    threads = 1 if _worker.busy else min(thread_count(n_jobs), len(blocks))
+    results: dict[int, Result] = {}
+    waiting = deque(enumerate(blocks))  # its popleft is atomic
+
+    def work() -> None:
+        while waiting:
+            try:
+                place, rows = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                results[place] = function(rows)
+            except BaseException:
+                waiting.clear()
+                raise
+
+    with _single_threaded_blas:
+        # The caller works too: a thread that only hands out small blocks would take the
+        # interpreter's lock from those who work on them.
+        helpers = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        try:
+            with _at_work():
+                work()
+        finally:
+            waiting.clear()
+            wait([helper for helper in helpers if not helper.cancel()])
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()  # raises what it raised
+    return [results[place] for place in range(len(blocks))]
 
 
 class _Worker(threading.local):
-    """Whether this thread is one of a pool's."""
+    """Whether this thread works on a block, and so should not ask for others and wait for them."""
 
     busy = False
 
 
 _worker = _Worker()
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    before, _worker.busy = _worker.busy, True
+    try:
+        yield
+    finally:
+        _worker.busy = before
 
 
 def _start_worker() -> None:

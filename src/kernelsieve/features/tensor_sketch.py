@@ -85,8 +85,7 @@ class TensorSketchFeatures(FeatureMap):
         return self.sketch_.block_rows(dtype)
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.sketch_.fill(X, out)
+        self.sketch_.fill(X, out)
         if not np.isfinite(out).all():
             raise ValueError(
                 f"{self.kernel_!r} overflows {out.dtype} on a row whose largest entry is "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,10 +76,14 @@ class SampledOSNAP(Sketch):
     codes: NDArray[np.int32]
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
-        out[...] = 0.0
+        self.fill_with(X, 1.0, 0.0, out)
+
+    def fill_with(self, X: Any, scale: float, constant: float, out: NDArray[Any]) -> None:
+        """Write the sketch of (scale x, constant); without a constant, of scale x."""
+        number = out.dtype.type
+        copies = math.sqrt(self.codes.shape[1])
+        rest = self.codes, number(scale / copies), number(constant / copies), out
         if sp.issparse(X):
-            count_sketch_csr(X.data, X.indices, X.indptr, self.codes, out)
+            count_sketch_csr(X.data, X.indices, X.indptr, *rest)
         else:
-            count_sketch_dense(X, self.codes, out)
-        if self.codes.shape[1] > 1:
-            out *= out.dtype.type(1.0 / np.sqrt(self.codes.shape[1]))
+            count_sketch_dense(X, *rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
+from kernelsieve._native.count_sketch import multiply_spectra
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count
 from kernelsieve.sketches._base import TensorPowerSketch
@@ -43,6 +45,9 @@ class TensorSketch:
     def __post_init__(self) -> None:
         check_count(self.degree, "degree", "it is the number of factors")
         OSNAP(self.n_features, self.size)  # checks them
+        for name, value in (("scale", self.scale), ("constant", self.constant)):
+            if not math.isfinite(value):
+                raise ValueError(f"{name}={value!r} is not a finite number")
 
     def sample(self, random_state: Any = None) -> SampledTensorSketch:
         """A matrix of this distribution."""
@@ -73,26 +78,18 @@ class SampledTensorSketch(TensorPowerSketch):
 
     @property
     def widest(self) -> int:
-        return 4 * self.size  # a CountSketch, its spectrum, the product of spectra, the inverse
+        return (self.degree + 1) * self.size  # CountSketches and the result; spectra replace them
 
     def fill_product(self, factors: list[Any], out: NDArray[Any]) -> None:
-        product: NDArray[Any] | None = None
-        for leaf, X in zip(self.leaves, factors, strict=True):
-            self._fill_factor(leaf, X, out)
-            if self.degree == 1:
-                return
-            spectrum = rfft(out, axis=1)
-            product = spectrum if product is None else np.multiply(product, spectrum, out=product)
-        out[...] = irfft(product, n=self.size, axis=1)
-
-    def _fill_factor(self, leaf: SampledOSNAP, X: Any, out: NDArray[Any]) -> None:
-        """The CountSketch of (scale x, constant)."""
-        leaf.fill(X, out)
-        if self.scale != 1.0:
-            # Here and not once at the end: powers of one large factor would overflow before.
-            out *= out.dtype.type(self.scale)
-        if self.constant:
-            code = int(leaf.codes[-1, 0])
-            out[:, max(code, ~code)] += out.dtype.type(
-                self.constant if code >= 0 else -self.constant
-            )
+        if self.degree == 1:
+            self.leaves[0].fill_with(factors[0], self.scale, self.constant, out)
+            return
+        # All factors in one array and few calls: threads that work on small blocks would
+        # otherwise spend their time in handing the interpreter's lock to each other. The scale is
+        # in every factor, not at the end: powers of one large factor would overflow before.
+        sketches = np.empty((self.degree, *out.shape), dtype=out.dtype)
+        for leaf, X, sketch in zip(self.leaves, factors, sketches, strict=True):
+            leaf.fill_with(X, self.scale, self.constant, sketch)
+        spectra = rfft(sketches, axis=2, overwrite_x=True)
+        multiply_spectra(spectra)
+        out[...] = irfft(spectra[0], n=self.size, axis=1, overwrite_x=True)
