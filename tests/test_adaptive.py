@@ -22,6 +22,7 @@ from test_row_norm import (
     GaussianMonomials,
     GaussianRotated,
     InversePolynomialVariant,
+    PaperVariant,
     PolynomialVariant,
     SampledBattery,
     SampledContract,
@@ -70,6 +71,16 @@ class TestAdaptiveMercer(GaussianMercer, AdaptiveBattery):
 @pytest.mark.slow
 class TestAdaptiveAuto(GaussianAuto, AdaptiveBattery):
     pass
+
+
+@pytest.mark.slow
+class TestAdaptivePaper(PaperVariant, AdaptiveBattery):
+    pass
+
+
+@pytest.mark.slow
+class TestAdaptiveLeverage(GaussianMonomials, AdaptiveBattery):
+    parameters: ClassVar = {**GaussianMonomials.parameters, "sampler": "leverage"}
 
 
 @pytest.mark.slow

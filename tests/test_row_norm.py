@@ -199,6 +199,16 @@ class DotProductVariant:
         return oracles.gram(oracles.dot_product, X, coefficients=[1.0, 0.5, 0.0, 0.25, 0.1])
 
 
+class PaperVariant(PolynomialVariant):
+    """The published samplers: independent draws need many to see all 20 monomials."""
+
+    parameters: ClassVar = {**PolynomialVariant.parameters, "sampler": "paper"}
+    unbiased_parameters: ClassVar = {"n_components": 64, "alpha": 4.0}
+
+    def model(self, features: Any) -> Any:
+        return super().model(features.set_params(n_components=256))
+
+
 class RowNormBattery(SampledBattery):
     map_class: ClassVar = RowNormFeatures
 
@@ -223,6 +233,11 @@ class TestRowNormAuto(GaussianAuto, RowNormBattery):
 
 @pytest.mark.slow
 class TestRowNormPolynomial(PolynomialVariant, RowNormBattery):
+    pass
+
+
+@pytest.mark.slow
+class TestRowNormPaper(PaperVariant, RowNormBattery):
     pass
 
 
