@@ -196,7 +196,7 @@ def test_unbiased_over_many_seeds(
 ) -> None:
     make_small(monkeypatch, max_draws=3000)
     check_unbiased(
-        AdaptiveFeatures, name, range(1500), targets(kind), n_components=6, sampler="leverage"
+        AdaptiveFeatures, name, range(2000), targets(kind), n_components=6, sampler="leverage"
     )
 
 

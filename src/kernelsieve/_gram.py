@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._moments import column_means, squared_norms
+from kernelsieve._native.sparse_product import csr_times_csc
 from kernelsieve._parallel import map_row_blocks
 
 TILE_ROWS = 256
@@ -24,22 +25,41 @@ def fill_gram(
     """A function of the inner products <x, y>; ``of_product`` works in place on a tile."""
     gram = np.empty((X.shape[0], Y.shape[0]), dtype=np.result_type(X.dtype, Y.dtype))
     dense = not (sp.issparse(X) or sp.issparse(Y))
-    tile_columns = TILE_COLUMNS if dense else max(1, Y.shape[0])
+    products = None if dense else _sparse_products(X, Y, gram)
 
     def fill(rows: slice) -> None:
-        left = X[rows]
-        for start in range(0, Y.shape[0], tile_columns):
-            columns = slice(start, start + tile_columns)
+        if products is not None:
+            products(rows)
+            of_product(gram[rows])
+            return
+        for start in range(0, Y.shape[0], TILE_COLUMNS):
+            columns = slice(start, start + TILE_COLUMNS)
             tile = gram[rows, columns]
-            if dense:
-                np.matmul(left, Y[columns].T, out=tile)
-            else:
-                product = left @ Y.T
-                tile[...] = product.toarray() if sp.issparse(product) else product
+            np.matmul(X[rows], Y[columns].T, out=tile)
             of_product(tile)
 
     map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
     return gram
+
+
+def _sparse_products(X: Any, Y: Any, out: NDArray[Any]) -> Callable[[slice], None]:
+    """What writes <x, y> for a block of rows into ``out``; X or Y is sparse, or both."""
+    if sp.issparse(X) and sp.issparse(Y):
+        columns = Y.tocsc()
+
+        def write(rows: slice) -> None:
+            indptr = X.indptr[rows.start : rows.stop + 1]
+            csr_times_csc(
+                indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, out[rows]
+            )
+
+    else:
+
+        def write(rows: slice) -> None:
+            left = X[rows].astype(out.dtype, copy=False)  # a product in the type of the result
+            out[rows] = left @ Y.T
+
+    return write
 
 
 def distances(
@@ -82,11 +102,11 @@ def _sparse_distances(
 ) -> NDArray[np.float64]:
     left_norms, right_norms = squared_norms(X), squared_norms(Y)
     gram = np.empty((X.shape[0], Y.shape[0]))
+    products = _sparse_products(X, Y.astype(np.float64), gram)  # Y is the smaller, as a rule
 
     def fill(rows: slice) -> None:
-        product = X[rows].astype(np.float64) @ Y.T
+        products(rows)
         tile = gram[rows]
-        tile[...] = product.toarray() if sp.issparse(product) else product
         tile *= -2.0
         tile += left_norms[rows, None]
         tile += right_norms
