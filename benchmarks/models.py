@@ -5,24 +5,37 @@ at most 0.85 of RBFSampler(1000) + Ridge at no higher RMSE; KernelRidge(Adaptive
 the RMSE of RBFSampler(2000) + Ridge in at most half of its time; a fused Nystrom(1000) ridge in at
 most 0.6 of Nystroem(1000) + Ridge. gradients: 20,000 features on 60,000 rows. refine: the exact
 ridge on wine and on 20,000 rows of forest in at most 30 iterations with at most 4,000 features.
+memory: what fit and predict need beyond X and y at 10^5 and at 10^6 rows, in processes of their
+own; a number for each row (the predictions) may grow, blocks of features may not.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, high_water, parser, standardised, subsample, tuned
+from _common import Array, Report, high_water, parser, peak_memory, standardised, subsample, tuned
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
 from sklearn.metrics import root_mean_squared_error
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
-from kernelsieve import AdaptiveFeatures, KernelRidge, NystromFeatures, RowNormFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    KernelKMeans,
+    KernelPCA,
+    KernelRidge,
+    KernelRidgeCV,
+    NystromFeatures,
+    RowNormFeatures,
+)
 
 GAMMA, ALPHA = 0.0056, 0.01  # of forest, as in DESIGN 4.11
+PARTS = ["forest", "gradients", "refine", "memory"]
+BYTES_PER_ROW = 100.0  # targets, weights, predictions and labels: a dozen numbers
 
 
 def fit_and_judge(model: Any, parts: list[Array]) -> tuple[float, float]:
@@ -109,9 +122,42 @@ def refine(report: Report, n_rows: int, size: int, seed: int) -> None:
         report.check(f"refine, {name}: iterations", model.n_iter_, 30)
 
 
+def memory(report: Report, counts: tuple[int, int], size: int) -> None:
+    models = {
+        "KernelRidge": KernelRidge,
+        "KernelRidgeCV": KernelRidgeCV,
+        "KernelPCA": partial(KernelPCA, 5),
+        "KernelKMeans": partial(KernelKMeans, 8, random_state=0),
+    }
+    rows = []
+    for name, model in models.items():
+        work = partial(_fit_and_use, model, size, report.threads)
+        peaks = [peak_memory(partial(_rows, n), work) for n in counts]
+        per_row = (peaks[1] - peaks[0]) / (counts[1] - counts[0])
+        rows.append((name, *(peak / 1e6 for peak in peaks), per_row))
+        report.record(part="memory", model=name, rows=counts, bytes=peaks)
+        report.check(f"memory, {name}: bytes for a row more", per_row, BYTES_PER_ROW)
+    heads = ("model", *(f"MB at {n:,}" for n in counts), "bytes for a row more")
+    report.table(
+        f"memory beyond X and y, s = {size:,}: {4 * size:,} bytes in a row of Z", heads, rows
+    )
+
+
+def _rows(n: int) -> Array:
+    return np.random.default_rng(0).standard_normal((n, 20), dtype=np.float32)
+
+
+def _fit_and_use(model: Any, size: int, threads: int, X: Array) -> None:
+    fitted = model(features=RowNormFeatures(size, random_state=0, n_jobs=threads), n_jobs=threads)
+    fitted.fit(X, X[:, 0])
+    (fitted.predict if hasattr(fitted, "predict") else fitted.transform)(X)
+
+
 def main() -> None:
     arguments = parser(__doc__, seeds=None)
-    arguments.add_argument("--parts", nargs="+", default=["forest", "gradients", "refine"])
+    arguments.add_argument(
+        "--parts", nargs="+", default=["forest", "gradients", "refine", "memory"]
+    )
     args = arguments.parse_args()
     quick = args.quick
     with Report("models", args) as report:
@@ -121,6 +167,8 @@ def main() -> None:
             gradients(report, 2_000 if quick else 60_000, 500 if quick else 20_000, 0)
         if "refine" in args.parts:
             refine(report, 800 if quick else 20_000, 200 if quick else 4_000, 0)
+        if "memory" in args.parts:
+            memory(report, (2_000, 20_000) if quick else (100_000, 1_000_000), 500)
 
 
 if __name__ == "__main__":

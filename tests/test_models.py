@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import eigh
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_circles, make_moons
@@ -420,3 +421,65 @@ def test_sparse_blocks_make_the_same_sums():
         for name in ("gram", "moment", "feature_sum", "target_sum", "target_squares"):
             np.testing.assert_allclose(getattr(dense, name), getattr(sparse, name), atol=1e-12)
         assert dense.weight == sparse.weight
+
+
+SPARSE = RowNormFeatures(60, kernel=KERNEL, center=False, rotate=False, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        (KernelRidge(SPARSE, alpha=0.1), "predict"),
+        (KernelRidge(SPARSE, alpha=0.1, solver="cg", tol=1e-12), "predict"),
+        (KernelRidgeCV(SPARSE, alphas=[0.1, 1.0]), "predict"),
+        (KernelRidgeClassifier(SPARSE, alpha=0.1), "decision_function"),
+        (KernelSVC(SPARSE, random_state=0), "decision_function"),
+        (KernelPCA(3, SPARSE), "transform"),
+        (KernelKMeans(4, SPARSE, random_state=0), "transform"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
+)
+def test_sparse_rows_make_the_same_model(model, method):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 12)) * (rng.random((300, 12)) < 0.3)
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    if isinstance(model, KernelRidgeClassifier | KernelSVC):
+        y = y > 0.1
+    dense = getattr(clone(model).fit(X, y), method)(X)
+    rows = sp.csr_array(X)
+    sparse = getattr(clone(model).fit(rows, y), method)(rows)
+    # liblinear stops at a tolerance of its own, which sees the rounding of its input.
+    np.testing.assert_allclose(sparse, dense, atol=1e-3 if isinstance(model, KernelSVC) else 1e-8)
+
+
+def test_sparse_cca():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 8)) * (rng.random((300, 8)) < 0.4)
+    Y = np.roll(X, 1, axis=1) + 0.1
+    Y[rng.random(Y.shape) < 0.3] = 0.0
+    model = KernelCCA(2, SPARSE, SPARSE, alpha=1.0)
+    dense = clone(model).fit(X, Y)
+    sparse = clone(model).fit(sp.csr_array(X), sp.csr_array(Y))
+    np.testing.assert_allclose(sparse.correlations_, dense.correlations_, atol=1e-8)
+
+
+@pytest.mark.parametrize("model", [KernelRidge, KernelRidgeCV, KernelRidgeClassifier, KernelSVC])
+def test_weights_are_routed(model):
+    """A search hands rows' weights to the model that asks for them."""
+    X, y = regression(120)
+    y = y > 0 if model in (KernelRidgeClassifier, KernelSVC) else y
+    times = np.random.default_rng(0).integers(0, 3, size=len(y)).astype(float)
+    with config_context(enable_metadata_routing=True):
+        asks = model(FOURIER).set_fit_request(sample_weight=True)
+        grid = {"features__gamma": [0.1]}
+        routed = GridSearchCV(asks, grid, cv=2, scoring=_nothing)
+        routed.fit(X, y, sample_weight=times)
+    weighted, plain = model(FOURIER).fit(X, y, sample_weight=times), model(FOURIER).fit(X, y)
+    method = "decision_function" if hasattr(plain, "decision_function") else "predict"
+    found, expected, other = (getattr(m, method)(X) for m in (routed, weighted, plain))
+    np.testing.assert_allclose(found, expected)
+    assert np.abs(found - other).max() > 1e-3
+
+
+def _nothing(estimator, X, y):
+    return 0.0

@@ -147,6 +147,8 @@ class ProductFeatures:
             capacity *= 2
         shape = (X.shape[0], len(self))
         values = data[:written].astype(X.dtype)
+        if written <= np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)  # with 64-bit ones liblinear refuses the matrix
         return sp.csr_array((values, indices[:written].copy(), indptr), shape=shape)
 
     def squared_norms(self, X: Any, n_jobs: int | None) -> NDArray[np.float64]:
