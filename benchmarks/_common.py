@@ -30,13 +30,33 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
 from threadpoolctl import threadpool_limits
 
-from kernelsieve import AdaptiveFeatures, RowNormFeatures, datasets
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    MaclaurinFeatures,
+    NystromFeatures,
+    ObliviousFeatures,
+    RowNormFeatures,
+    TensorSketchFeatures,
+    datasets,
+)
 from kernelsieve._parallel import thread_count
 from kernelsieve.bench.runner import choose_gamma_alpha, scaler_for
+from kernelsieve.kernels import Gaussian
 
 Array = NDArray[Any]
 
 OURS = {"adaptive": AdaptiveFeatures, "row norm": RowNormFeatures}
+# The other maps, for tables beside the claims: a short name, the class, its options.
+OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "orth.": (FourierFeatures, {"frequencies": "orthogonal"}),
+    "struct.": (FourierFeatures, {"frequencies": "structured"}),
+    "Ny. lev.": (NystromFeatures, {"landmarks": "leverage"}),
+    "Ny. chol.": (NystromFeatures, {"landmarks": "rpcholesky"}),
+    "obliv.": (ObliviousFeatures, {}),
+    "Maclaur.": (MaclaurinFeatures, {}),
+    "tensor": (TensorSketchFeatures, {}),
+}
 PACKAGES = ("kernelsieve", "numpy", "scipy", "scikit-learn", "numba")
 WIDTH = 80
 WARM_UP_ROWS = 512
@@ -282,6 +302,16 @@ def best_rank_error(K: Array, s: int) -> float:
     """The relative Frobenius error of the best matrix of rank s: nothing of s columns has less."""
     squares = np.sort(np.square(np.linalg.eigvalsh(K)))
     return float(np.sqrt(squares[:-s].sum() / squares.sum()))
+
+
+def other_maps(kernel: Any, s: int, seed: int, threads: int) -> dict[str, Any]:
+    """Those of ``OTHERS`` that have this kernel."""
+    wrong = TensorSketchFeatures if isinstance(kernel, Gaussian) else FourierFeatures
+    return {
+        name: cls(s, kernel=kernel, random_state=seed, n_jobs=threads, **options)
+        for name, (cls, options) in OTHERS.items()
+        if cls is not wrong
+    }
 
 
 def frobenius_error(K: Array, Z: Any) -> float:
