@@ -30,7 +30,7 @@ TRIAL_ROWS = 4000
 TRIAL_COMPONENTS = 500
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
-TIE = 0.02
+TIE = 0.005
 MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
     "row norm": RowNormFeatures,
     "adaptive": AdaptiveFeatures,
@@ -179,7 +179,7 @@ class AutoFeatures(FeatureMap):
         said = ", ".join(f"{trial.name} {trial.error:.3g}" for trial in self.trials_)
         why = f"{what} error on {len(rows)} rows with {size} features: {said}"
         if chosen.error > best:
-            why += f"; quicker than what is at most {100 * TIE:.0f} % better"
+            why += f"; quicker than what is at most {100 * TIE:g} % better"
         return [chosen.name], why
 
     def _error(
