@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from kernelsieve import AdaptiveFeatures, RowNormFeatures, datasets
 from kernelsieve._parallel import thread_count
-from kernelsieve.bench.runner import choose_gamma_alpha, scaler_for
+from kernelsieve.bench.problem import choose_gamma_alpha, scaler_for
 
 Array = NDArray[Any]
 

@@ -1,0 +1,64 @@
+"""How well features stand for the kernel: spectral epsilon and spectrum on a subsample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._random import stream
+from kernelsieve.diagnostics import spectral_epsilon
+from kernelsieve.kernels import Gaussian
+
+ROWS = 600
+SPECTRUM_POINTS = 80
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some training rows, their kernel matrix, and alpha scaled to their number."""
+
+    rows: Any
+    K: NDArray[np.float64]
+    alpha: float
+    share: float
+
+    def epsilon(self, transformer: Any) -> float | None:
+        """The spectral epsilon of the features on the sample; None if alpha is lost in rounding."""
+        Z = transformer.transform(self.rows)
+        Z = np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
+        try:
+            return float(spectral_epsilon(self.K, Z, self.alpha))
+        except ValueError:
+            return None
+
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues, scaled to all training rows, and the statistical dimension."""
+        eigenvalues = np.clip(np.linalg.eigvalsh(self.K)[::-1], 0.0, None)
+        dimension = float(np.sum(eigenvalues / (eigenvalues + self.alpha)))
+        last = max(1, int(np.count_nonzero(eigenvalues > 1e-14 * eigenvalues[0])))
+        places = np.unique(np.geomspace(1, last, SPECTRUM_POINTS).round().astype(int))
+        values = eigenvalues[places - 1] / self.share
+        return Spectrum(places.tolist(), [float(f"{v:.4g}") for v in values], dimension)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Some eigenvalues by their place (from 1), and the sum of l / (l + alpha) over all of them."""
+
+    places: list[int]
+    values: list[float]
+    statistical_dimension: float
+
+
+def take_sample(X: Any, gamma: float, alpha: float) -> Sample:
+    """At most ROWS random training rows; in float64, so that a small alpha is not lost."""
+    n_rows = X.shape[0]
+    chosen = np.sort(stream(SEED, "quality rows").permutation(n_rows)[:ROWS])
+    rows = X[chosen].astype(np.float64)
+    share = len(chosen) / n_rows
+    return Sample(rows, Gaussian(gamma=gamma)(rows), alpha * share, share)
