@@ -93,7 +93,7 @@ def spectrum(ax: Axes, comparison: Comparison) -> None:
     ax.axvline(setup.statistical_dimension, color=GREY, linewidth=1.2, linestyle=":",
                label=rf"$s_\alpha$ = {setup.statistical_dimension:.0f}")  # fmt: skip
     ax.set(xlabel="index, largest first", ylabel="eigenvalue of K")
-    ax.legend(loc="lower left", frameon=False)
+    ax.legend(loc="upper right", edgecolor="none", framealpha=0.9)
     _quiet(ax)
 
 

@@ -13,7 +13,8 @@ from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.kernels import Gaussian
 
-ROWS = 600
+EPSILON_ROWS = 600
+SPECTRUM_ROWS = 2000
 SPECTRUM_POINTS = 80
 SEED = 0
 
@@ -36,15 +37,6 @@ class Sample:
         except ValueError:
             return None
 
-    def spectrum(self) -> Spectrum:
-        """Eigenvalues, scaled to all training rows, and the statistical dimension."""
-        eigenvalues = np.clip(np.linalg.eigvalsh(self.K)[::-1], 0.0, None)
-        dimension = float(np.sum(eigenvalues / (eigenvalues + self.alpha)))
-        last = max(1, int(np.count_nonzero(eigenvalues > 1e-14 * eigenvalues[0])))
-        places = np.unique(np.geomspace(1, last, SPECTRUM_POINTS).round().astype(int))
-        values = eigenvalues[places - 1] / self.share
-        return Spectrum(places.tolist(), [float(f"{v:.4g}") for v in values], dimension)
-
 
 @dataclass(frozen=True)
 class Spectrum:
@@ -55,10 +47,20 @@ class Spectrum:
     statistical_dimension: float
 
 
-def take_sample(X: Any, gamma: float, alpha: float) -> Sample:
-    """At most ROWS random training rows; in float64, so that a small alpha is not lost."""
-    n_rows = X.shape[0]
-    chosen = np.sort(stream(SEED, "quality rows").permutation(n_rows)[:ROWS])
+def spectrum_of(X: Any, gamma: float, alpha: float) -> Spectrum:
+    """Eigenvalues on a sample, scaled to all training rows, and the statistical dimension."""
+    sample = take_sample(X, gamma, alpha, SPECTRUM_ROWS)
+    eigenvalues = np.clip(np.linalg.eigvalsh(sample.K)[::-1], 0.0, None)
+    dimension = float(np.sum(eigenvalues / (eigenvalues + sample.alpha)))
+    last = max(1, int(np.count_nonzero(eigenvalues > 1e-14 * eigenvalues[0])))
+    places = np.unique(np.geomspace(1, last, SPECTRUM_POINTS).round().astype(int))
+    values = eigenvalues[places - 1] / sample.share
+    return Spectrum(places.tolist(), [float(f"{v:.4g}") for v in values], dimension)
+
+
+def take_sample(X: Any, gamma: float, alpha: float, n_rows: int = EPSILON_ROWS) -> Sample:
+    """Random training rows; in float64, so that a small alpha is not lost."""
+    chosen = np.sort(stream(SEED, "quality rows").permutation(X.shape[0])[:n_rows])
     rows = X[chosen].astype(np.float64)
-    share = len(chosen) / n_rows
+    share = len(chosen) / X.shape[0]
     return Sample(rows, Gaussian(gamma=gamma)(rows), alpha * share, share)

@@ -14,9 +14,9 @@ from kernelsieve.bench.paper import CITATION, PUBLISHED
 from kernelsieve.bench.records import Comparison
 
 CAPTIONS = {
-    "error against s": "Test error against the number of features",
+    "error against s": "Test error against features",
     "error against time": "Test error against training time",
-    "epsilon against s": "Spectral epsilon against the number of features",
+    "epsilon against s": "Spectral epsilon against features",
     "spectrum": "Eigenvalues of the kernel matrix",
 }
 NO_PICTURES = "<p>Pictures need matplotlib: <code>pip install 'kernelsieve[plot]'</code>.</p>"
@@ -203,8 +203,9 @@ def _measured() -> Iterator[str]:
     yield (
         "<p>Inputs are standardised on the training rows and cut at 8 standard deviations; a "
         "quarter of the rows is for testing. Training time is that of features and regression "
-        "together. Spectral epsilon and the spectrum are those of 600 training rows, with alpha "
-        "scaled to their number; s_alpha is their statistical dimension.</p>"
+        "together. Spectral epsilon is that of at most 600 training rows, the spectrum and the "
+        "statistical dimension s_alpha are those of at most 2,000, with alpha scaled to their "
+        "number.</p>"
     )
     facts = environment()
     versions = ", ".join(

@@ -29,7 +29,7 @@ from kernelsieve._validation import check_count, check_positive
 from kernelsieve.bench.machine import environment, watch_memory
 from kernelsieve.bench.methods import PAPER_METHODS, Settings, find_method, transformer_of
 from kernelsieve.bench.problem import Problem, choose_gamma_alpha, prepare, test_rows
-from kernelsieve.bench.quality import Sample, take_sample
+from kernelsieve.bench.quality import Sample, spectrum_of, take_sample
 from kernelsieve.bench.records import (
     NEGLIGIBLE,
     Comparison,
@@ -45,6 +45,7 @@ from kernelsieve.datasets.verify import checksum
 BUILT_IN = ("diabetes", "friedman", "product", "onehot")
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 LADDER = (125, 250, 500, 1000, 2000, 4000)
+PATIENCE = 2  # doublings of s without a noticeable gain before a method stops
 PROTOCOL = 1  # part of the conditions: raise it when older results are not comparable any more
 
 WARM_UP_ROWS = 256
@@ -191,7 +192,7 @@ def run(
 
 def _share(plan: Plan, i: int) -> float:
     """The i-th dataset's share of the time left: large data need more, but not in proportion."""
-    weights = [plan.n_rows(name) ** 0.5 for name in plan.datasets[i:]]
+    weights = [plan.n_rows(name) ** (1 / 3) for name in plan.datasets[i:]]
     return weights[0] / sum(weights)
 
 
@@ -301,7 +302,7 @@ class Race:
                 continue
             if level + 1 == len(self.ladder):
                 reasons[name] = "limit"
-            elif growing and level > 0 and self._gain(name, level) < NEGLIGIBLE:
+            elif growing and level >= PATIENCE and self._gain(name, level) < NEGLIGIBLE:
                 reasons[name] = "no gain"
         going = [m for m in active if find_method(m).has_features and m not in reasons]
         for name in self._too_slow(going, level, budget_seconds):
@@ -311,11 +312,11 @@ class Race:
         return [name for name in going if name not in reasons]
 
     def _gain(self, name: str, level: int) -> float:
-        """By which part the last doubling of s lowered the mean error."""
-        before, after = (
-            statistics.fmean(r.error for r in self._at(name, self.ladder[i]))
-            for i in (level - 1, level)
-        )
+        """By which part the last doublings of s lowered the lowest mean error."""
+        errors = [
+            statistics.fmean(r.error for r in self._at(name, s)) for s in self.ladder[: level + 1]
+        ]
+        before, after = min(errors[:-PATIENCE]), min(errors[-PATIENCE:])
         return 1.0 - after / before if before > 0 else 0.0
 
     def _too_slow(
@@ -374,7 +375,8 @@ class Race:
         self.report(f"{problem.name}: choosing gamma and alpha", 0, self._total(self.plan.methods))
         start = perf_counter()
         gamma, alpha = choose_gamma_alpha(problem.X_train, problem.y_train, threads)
-        spectrum = take_sample(problem.X_train, gamma, alpha).spectrum()
+        with self._fair():
+            spectrum = spectrum_of(problem.X_train, gamma, alpha)
         setup = Setup(
             dataset=problem.name,
             conditions=self.conditions,

@@ -134,7 +134,7 @@ def reaching(comparison: Comparison, method: str) -> str:
     row = comparison.reaching(method, best.error) if best is not None else None
     if row is None or row.n_components is None:
         return "not reached"
-    return f"s={row.n_components} {words.duration(row.fit_seconds)}"
+    return f"s={row.n_components}, {words.duration(row.fit_seconds)}"
 
 
 # --- Markdown -----------------------------------------------------------------------------------
@@ -185,12 +185,10 @@ def _reach_layout(comparisons: Sequence[Comparison]) -> str:
         assert c.fourier_best is not None
         header.append(f"{c.setup.dataset}: {_short(c, c.fourier_best)}")
     rows = [
-        [words.label(method), *(reaching(c, method).replace(" ", ", ", 1)
-                                if reaching(c, method) != "not reached" else "not reached"
-                                for c in comparisons)]
+        [words.label(method), *(reaching(c, method) for c in comparisons)]
         for method in methods_of(comparisons)
         if any(row.n_components for c in comparisons for row in c.of(method))
-    ]  # fmt: skip
+    ]
     return _pipes(header, rows)
 
 
