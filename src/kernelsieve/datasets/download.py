@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from kernelsieve.datasets.entry import DatasetError, Entry, Source
+from kernelsieve.datasets.entry import DAMAGE, DatasetError, Entry, Source
 from kernelsieve.datasets.verify import checked
 
 TIMEOUT_SECONDS = 30
@@ -36,8 +36,7 @@ def install(entry: Entry, source: Source, folder: Path, progress: bool) -> None:
             checked(entry, *entry.read(here))
             for file in entry.files:
                 os.replace(here / file, folder / file)
-    # requests' errors are OSErrors; a file that is something else gives one of the others.
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except DAMAGE as error:  # requests' errors are OSErrors
         raise DatasetError(
             f"dataset {entry.name!r} could not be downloaded from {source.address}: "
             f"{' '.join(str(error).split()) or type(error).__name__}. Put "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,9 @@ from numpy.typing import NDArray
 
 Task = Literal["regression", "classification"]
 Arrays = tuple[Any, Any]
+
+# What readers raise for a file that is cut off, or is something else.
+DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
 
 
 class DatasetError(ValueError):

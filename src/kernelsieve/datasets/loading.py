@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from kernelsieve.datasets.download import install
-from kernelsieve.datasets.entry import Dataset, DatasetError, Entry
+from kernelsieve.datasets.entry import DAMAGE, Dataset, DatasetError, Entry
 from kernelsieve.datasets.folders import cache_folder, data_folder, find_files
 from kernelsieve.datasets.registry import describe
 from kernelsieve.datasets.verify import checked
-
-# What numpy and scipy raise for a file that is cut off, or is something else.
-DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
 
 
 def load(
