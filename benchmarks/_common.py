@@ -219,7 +219,7 @@ def subsample(X: Any, n_rows: int, seed: int = 0) -> Any:
 
 
 def tuned(X: Array, y: Array, threads: int) -> tuple[float, float]:
-    """gamma and alpha by leave-one-out error of Fourier features on at most 4,000 rows."""
+    """gamma and alpha by leave-one-out error of Fourier features on at most 16,000 rows."""
     return choose_gamma_alpha(X, y, threads)
 
 

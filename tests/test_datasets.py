@@ -210,18 +210,20 @@ def test_csv_columns_can_be_dropped(tmp_path: Path) -> None:
     assert data.feature_names == ("size",)
 
 
+NAMES = [f"1,name {i},{i}" for i in range(60)]
+SEVENS = [f"{i},Ulm,7" for i in range(24)]
 WRONG_CSV = {
-    "no target": (ROWS, None, "say which column to predict with --target, one of size, town, price"),
+    "no target": (ROWS, None, "which column to predict with --target, one of size, town, price"),
     "missing column": (ROWS, "prize", "has no column 'prize': it has size, town, price"),
     "text target": (ROWS, "town", "the target 'town' is text .'Bonn' in row 1"),
-    "nan": ([*ROWS, "nan,Ulm,3"], "price", "column 'size' has no value in 1 of 25 rows, first in row 25"),
+    "nan": ([*ROWS, "nan,Ulm,3"], "price", "'size' has no value in 1 of 25 rows, first in row 25"),
     "empty target": ([*ROWS, "3,Ulm,"], "price", "column 'price' has no value in 1 of 25 rows"),
     "infinite": ([*ROWS, "inf,Ulm,3"], "price", "column 'size' is inf in row 25"),
     "ragged": ([*ROWS, "3,Ulm"], "price", "line 26: 2 values for the 3 columns"),
     "few rows": (ROWS[:5], "price", "has 5 rows below its header, at least 20"),
-    "constant": ([f"{i},Ulm,7" for i in range(24)], "price", "the target 'price' is 7 everywhere"),
-    "names": ([f"1,name {i},{i}" for i in range(60)], "price", "column 'town' has 60 different texts.*--drop town"),
-}  # fmt: skip
+    "constant": (SEVENS, "price", "the target 'price' is 7 everywhere"),
+    "names": (NAMES, "price", "column 'town' has 60 different texts.*--drop town"),
+}
 
 
 @pytest.mark.parametrize(("rows", "target", "reason"), WRONG_CSV.values(), ids=WRONG_CSV)

@@ -29,7 +29,7 @@ CLIP = 8.0
 FLOAT32_ROWS = 100_000  # from here on everybody gets float32: half the memory and time
 
 # The search for gamma (in units of "scale", 1 / (d var)) and alpha: bounded, whatever n is.
-TUNING_ROWS = 4_000
+TUNING_ROWS = 16_000
 TUNING_COMPONENTS = 1_000
 TUNING_DRAWS = 2
 GAMMA_FACTORS = tuple(2.0**power for power in range(-5, 3))
