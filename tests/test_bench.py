@@ -32,7 +32,7 @@ from kernelsieve.bench import (
     runner,
 )
 from kernelsieve.bench.methods import Method, transformer_of
-from kernelsieve.bench.records import RecordError, Result, Setup, Stop, from_json, to_json
+from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian
 
@@ -267,7 +267,7 @@ def test_budget_drops_the_slowest_and_a_resumed_run_does_the_same(
         result = original(self, cell)
         if cell.method != "slow":
             return result
-        slow = dataclasses.replace(result, fit_seconds=10.0)
+        slow = dataclasses.replace(result, fit_seconds=10.0, seconds=10.0)
         self.store.records[-1] = slow
         return slow
 
@@ -278,8 +278,6 @@ def test_budget_drops_the_slowest_and_a_resumed_run_does_the_same(
     # 20 s at s = 125; 80 s expected at 250 are more than the 40 s left.
     assert reasons == {"quick": (1000, "limit"), "slow": (125, "budget")}
     assert comparison.cut_short("quick")
-    (written,) = (r for r in empty.records if isinstance(r, Stop))
-    assert (written.method, written.n_components) == ("slow", 125)
     (again,) = run(plan, empty)
     assert again == comparison
 
@@ -490,4 +488,4 @@ def test_progress_counts_fits_of_each_dataset(empty: Store) -> None:
 
 def test_results_are_plain_json(store: Store) -> None:
     for line in store.path.read_text().splitlines():
-        assert json.loads(line)["kind"] in {"setup", "run", "stop"}
+        assert json.loads(line)["kind"] in {"setup", "run"}

@@ -73,6 +73,8 @@ class Result:
         RMSE on the test rows.
     fit_seconds, predict_seconds : float
         Wall time of all training (features and regression), and of predicting the test rows.
+    seconds : float
+        Wall time of everything: also the warm-up before a method's first fit, and epsilon.
     peak_bytes : int or None
         How much memory training took above what was held before; None if the system does not tell.
     epsilon : float or None
@@ -92,6 +94,7 @@ class Result:
     error: float
     fit_seconds: float
     predict_seconds: float
+    seconds: float
     peak_bytes: int | None
     epsilon: float | None
     n_threads: int
@@ -100,27 +103,9 @@ class Result:
     environment: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Stop:
-    """Why a method got no more features than ``n_components``.
-
-    ``reason`` is "no gain", "limit" or "budget". Only the last is a matter of the clock, so it is
-    written down, with the plan it belongs to: a resumed run makes the same choice.
-    """
-
-    kind: ClassVar[str] = "stop"
-    dataset: str
-    conditions: str
-    method: str
-    n_components: int
-    reason: str
-    n_seeds: int
-    budget_minutes: float | None
-
-
-Record = Setup | Result | Stop
-Kind = TypeVar("Kind", Setup, Result, Stop)
-_KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Setup, Result, Stop)}
+Record = Setup | Result
+Kind = TypeVar("Kind", Setup, Result)
+_KINDS: dict[str, type[Record]] = {kind.kind: kind for kind in (Setup, Result)}
 
 
 def to_json(record: Record) -> str:
@@ -223,6 +208,15 @@ def _summary(runs: list[Result]) -> Summary:
         epsilon=statistics.fmean(epsilons) if len(epsilons) == len(runs) else None,
         n_seeds=len(runs),
     )
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a method got no more features than ``n_components``: "no gain", "limit" or "budget"."""
+
+    method: str
+    n_components: int
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -135,12 +136,18 @@ class Plan:
     def load(self, name: str) -> Dataset:
         """A dataset of the plan."""
         if is_file_name(name):
-            return datasets.read_csv(name, self.target, self.drop)
+            return _own_file(name, Path(name).stat().st_mtime_ns, self.target, self.drop)
         return datasets.load(name, folder=self.folder)
 
     def n_rows(self, name: str) -> int:
         """Its number of rows."""
         return len(self.load(name).y) if is_file_name(name) else datasets.describe(name).n_rows
+
+
+@lru_cache(maxsize=8)
+def _own_file(name: str, modified: int, target: str | None, drop: tuple[str, ...]) -> Dataset:
+    """A file of the user's, read once for as long as it is not changed."""
+    return datasets.read_csv(name, target, drop)
 
 
 def is_file_name(name: str) -> bool:
@@ -264,7 +271,7 @@ class Race:
     @property
     def seconds(self) -> float:
         """What all of it took, whether now or in an earlier run."""
-        return self.setup.seconds + sum(r.fit_seconds + r.predict_seconds for r in self.results)
+        return self.setup.seconds + sum(r.seconds for r in self.results)
 
     def cells(self, active: Sequence[str], s: int, first: bool) -> list[Cell]:
         """Every fit of a level, shuffled; methods without features run at the first only."""
@@ -295,7 +302,7 @@ class Race:
         self, active: Sequence[str], level: int, budget_seconds: float | None
     ) -> list[str]:
         """Who goes on to the next s."""
-        s, growing = self.ladder[level], self.plan.n_components is None
+        growing = self.plan.n_components is None
         reasons: dict[str, str] = {}
         for name in active:
             if not find_method(name).has_features:
@@ -308,7 +315,7 @@ class Race:
         for name in self._too_slow(going, level, budget_seconds):
             reasons[name] = "budget"
         for name, reason in reasons.items():
-            self._stop(name, s, reason)
+            self.stops[name] = Stop(name, self.ladder[level], reason)
         return [name for name in going if name not in reasons]
 
     def _gain(self, name: str, level: int) -> float:
@@ -322,18 +329,12 @@ class Race:
     def _too_slow(
         self, going: Sequence[str], level: int, budget_seconds: float | None
     ) -> list[str]:
-        """The slowest methods, so many that the others fit into the budget at the next level."""
+        """The slowest methods, so many that the others fit into the budget at the next level.
+
+        All times that it looks at are in the records: a resumed run chooses the same.
+        """
         if budget_seconds is None or not going:
             return []
-        s = self.ladder[level]
-        decided = [
-            stop.method
-            for stop in self.store.select(Stop, self.conditions)
-            if (stop.n_components, stop.n_seeds, stop.budget_minutes)
-            == (s, self.plan.n_seeds, self.plan.budget_minutes)
-        ]
-        if decided or any(cell.n_components == self.ladder[level + 1] for cell in self.known):
-            return [name for name in going if name in decided]  # as the interrupted run chose
         expected = {name: self._expected_seconds(name, level) for name in going}
         slow = []
         for name in sorted(going, key=expected.__getitem__, reverse=True):
@@ -354,15 +355,6 @@ class Race:
 
     def _at(self, name: str, s: int) -> list[Result]:
         return [r for r in self.results if (r.method, r.n_components) == (name, s)]
-
-    def _stop(self, name: str, s: int, reason: str) -> None:
-        plan = self.plan
-        stop = Stop(
-            self.problem.name, self.conditions, name, s, reason, plan.n_seeds, plan.budget_minutes
-        )
-        self.stops[name] = stop
-        if reason == "budget" and stop not in self.store.select(Stop, self.conditions):
-            self.store.add(stop)
 
     # --- measuring --------------------------------------------------------------------------------
 
@@ -398,6 +390,7 @@ class Race:
 
     def _measure(self, cell: Cell) -> Result:
         """Fit, predict, and write down what it took."""
+        begin = perf_counter()
         self._warm_up(cell.method)
         problem, setup = self.problem, self.setup
         model = self._model(cell.method, cell.n_components or 0, cell.seed)
@@ -409,6 +402,7 @@ class Race:
             predicting = perf_counter()
             predicted = model.predict(problem.X_test)
             end = perf_counter()
+        epsilon = self._epsilon(cell.method, model)
         result = Result(
             dataset=problem.name,
             conditions=self.conditions,
@@ -418,8 +412,9 @@ class Race:
             error=float(root_mean_squared_error(problem.y_test, predicted)),
             fit_seconds=fitted - start,
             predict_seconds=end - predicting,
+            seconds=perf_counter() - begin,
             peak_bytes=memory.peak_bytes,
-            epsilon=self._epsilon(cell.method, model),
+            epsilon=epsilon,
             n_threads=setup.n_threads,
             gamma=setup.gamma,
             alpha=setup.alpha,
