@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Any
 
 from kernelsieve.bench import plots, table, words
-from kernelsieve.bench.machine import environment
 from kernelsieve.bench.methods import METHODS
 from kernelsieve.bench.paper import CITATION, PUBLISHED
 from kernelsieve.bench.records import Comparison
@@ -33,7 +32,7 @@ def html(comparisons: Sequence[Comparison], *, pictures: bool = True) -> str:
             *_reaching(comparisons),
             *(part for i, c in enumerate(comparisons) for part in _dataset(c, i, pictures)),
             *_methods(comparisons),
-            *_measured(),
+            *_measured(comparisons[0].setup.environment),
         ]
     )
     return (
@@ -197,7 +196,7 @@ def _methods(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "</dl>"
 
 
-def _measured() -> Iterator[str]:
+def _measured(facts: dict[str, Any]) -> Iterator[str]:
     yield '<h2 id="measured">How it was measured</h2>'
     yield f"<p>{escape(words.FAIRNESS)}</p>"
     yield (
@@ -207,7 +206,6 @@ def _measured() -> Iterator[str]:
         "statistical dimension s_alpha are those of at most 2,000, with alpha scaled to their "
         "number.</p>"
     )
-    facts = environment()
     versions = ", ".join(
         f"{name} {facts[name]}"
         for name in ("kernelsieve", "python", "numpy", "scipy", "scikit-learn", "numba")
