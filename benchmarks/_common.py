@@ -41,7 +41,7 @@ from kernelsieve import (
     datasets,
 )
 from kernelsieve._parallel import thread_count
-from kernelsieve.bench.runner import choose_gamma_alpha, scaler_for
+from kernelsieve.bench.problem import choose_gamma_alpha, scaler_for
 from kernelsieve.kernels import Gaussian
 
 Array = NDArray[Any]
@@ -239,7 +239,7 @@ def subsample(X: Any, n_rows: int, seed: int = 0) -> Any:
 
 
 def tuned(X: Array, y: Array, threads: int) -> tuple[float, float]:
-    """gamma and alpha by leave-one-out error of Fourier features on at most 4,000 rows."""
+    """gamma and alpha by leave-one-out error of Fourier features on at most 16,000 rows."""
     return choose_gamma_alpha(X, y, threads)
 
 

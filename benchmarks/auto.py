@@ -28,7 +28,7 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.bench.runner import scaler_for
+from kernelsieve.bench.problem import scaler_for
 
 SINGLE: dict[str, Any] = {
     "adaptive": AdaptiveFeatures,

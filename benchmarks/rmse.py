@@ -31,7 +31,7 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.bench.runner import scaler_for
+from kernelsieve.bench.problem import scaler_for
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Gaussian, Polynomial
 

@@ -1,40 +1,68 @@
-"""The comparison: the protocol is kept, and what is printed is what was measured."""
+"""The comparison: the protocol is kept, and a killed run ends as an undisturbed one would."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from rich.console import Console
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-from kernelsieve import datasets
-from kernelsieve.bench import METHODS, Plan, Result, Settings, plots, run, runner, summarise, table
-from kernelsieve.bench.methods import Method
+from kernelsieve import FourierFeatures, datasets
+from kernelsieve.bench import (
+    METHODS,
+    PAPER_METHODS,
+    Comparison,
+    Plan,
+    Settings,
+    Store,
+    machine,
+    problem,
+    quality,
+    run,
+    runner,
+)
+from kernelsieve.bench.methods import Method, transformer_of
+from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
+from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
+from kernelsieve.kernels import Gaussian
 
-SMALL = Plan(("diabetes",), n_components=(30, 60), n_seeds=2)
+SMALL = Plan(("diabetes",), tuple(METHODS), n_components=(30, 60), n_seeds=2, n_threads=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_tuning() -> Iterator[None]:
+    """One gamma and alpha for all: choosing them takes seconds, and has its own tests."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner, "choose_gamma_alpha", lambda *_: (0.02, 0.1))
+        yield
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return list(run(SMALL))
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The results of SMALL."""
+    results = Store(tmp_path_factory.mktemp("bench") / "results.jsonl")
+    run(SMALL, results)
+    return results
 
 
-def result(method: str = "fourier", s: int | None = 100, **changes: Any) -> Result:
-    """A record, as if measured."""
-    values = {
-        "dataset": "wine", "method": method, "n_components": s, "seed": 0, "error": 0.7,
-        "metric": "RMSE", "fit_seconds": 0.5, "predict_seconds": 0.1, "n_train": 4873,
-        "n_test": 1624, "n_inputs": 11, "gamma": 0.09, "alpha": 1.0, "n_threads": 2,
-    }  # fmt: skip
-    return Result(**{**values, **changes})
+@pytest.fixture(scope="module")
+def results(store: Store) -> list[Result]:
+    return [record for record in store.records if isinstance(record, Result)]
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Store:
+    return Store(tmp_path / "results.jsonl")
 
 
 # --- the protocol -------------------------------------------------------------------------------
@@ -45,38 +73,60 @@ def test_every_method_runs_at_every_s_and_seed(results: list[Result]) -> None:
     expected = {
         (m.name, s, seed)
         for m in METHODS.values()
-        for s in (SMALL.n_components if m.has_features else (None,))
+        for s in ((30, 60) if m.has_features else (None,))
         for seed in (0, 1)
     }
     assert done == Counter(expected)
     assert all(np.isfinite(r.error) and r.fit_seconds > 0 for r in results)
 
 
-def test_all_methods_get_the_same_conditions(results: list[Result]) -> None:
-    same = {(r.gamma, r.alpha, r.n_threads, r.n_train, r.n_test) for r in results}
-    assert len(same) == 1
-    assert (results[0].n_train, results[0].n_test) == (332, 110)
+def test_all_methods_get_the_same_conditions(store: Store, results: list[Result]) -> None:
+    assert len({(r.gamma, r.alpha, r.n_threads, r.conditions) for r in results}) == 1
+    (setup,) = (record for record in store.records if isinstance(record, Setup))
+    assert (setup.n_train, setup.n_test, setup.n_inputs) == (332, 110, 10)
+    assert setup.conditions == results[0].conditions
 
 
-def test_errors_are_reproducible_and_change_with_the_seed(results: list[Result]) -> None:
-    plan = dataclasses.replace(SMALL, methods=("fourier",), n_components=(30,))
-    again = {r.seed: r.error for r in run(plan)}
-    before = {r.seed: r.error for r in results if (r.method, r.n_components) == ("fourier", 30)}
-    assert again == before
-    assert before[0] != before[1]
+def test_records_tell_versions_machine_and_quality(results: list[Result]) -> None:
+    for result in results:
+        assert result.environment["numpy"] == np.__version__
+        assert result.environment["cores"] >= 1
+        knows_epsilon = METHODS[result.method].has_features and METHODS[result.method].gaussian
+        assert (result.epsilon is not None) == knows_epsilon
 
 
-def test_order_is_shuffled_within_a_seed_and_seeds_follow_each_other() -> None:
-    planned = runner.jobs(Plan(n_seeds=3), n_train=1000)
-    assert [job.seed for job in planned] == sorted(job.seed for job in planned)
-    rounds = [[(j.method, j.n_components) for j in planned if j.seed == k] for k in range(3)]
-    assert rounds[0] != rounds[1]
-    assert Counter(rounds[0]) == Counter(rounds[1]) == Counter(rounds[2])
+def test_methods_and_seeds_take_turns_in_shuffled_order(store: Store, empty: Store) -> None:
+    race = runner.Race(dataclasses.replace(SMALL, n_seeds=5), datasets.load("diabetes"), empty)
+    first, second = (race.cells(PAPER_METHODS, s, first=True) for s in (125, 250))
+    assert len(set(first)) == 25
+    methods = [cell.method for cell in first]
+    assert [cell.method for cell in second] != methods
+    # Neither all of a method nor all of a seed comes in one piece.
+    assert sum(a != b for a, b in pairwise(methods)) > 10
+    seeds = [cell.seed for cell in first]
+    assert sum(a != b for a, b in pairwise(seeds)) > 10
+
+
+def test_warm_up_comes_before_the_first_fit_and_is_not_counted(
+    empty: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits: list[int] = []
+
+    class Spy(Ridge):
+        def fit(self, X: Any, y: Any) -> Any:
+            fits.append(len(y))
+            return super().fit(X, y)
+
+    spy = Method("spy", "Spy", "counts", lambda settings: Spy(), has_features=False)
+    monkeypatch.setitem(METHODS, "spy", spy)
+    run(dataclasses.replace(SMALL, methods=("spy",), n_seeds=3), empty)
+    assert fits == [runner.WARM_UP_ROWS, 332, 332, 332]
+    assert len([r for r in empty.records if isinstance(r, Result)]) == 3
 
 
 def test_scaling_and_tuning_never_see_the_test_rows() -> None:
     data = datasets.load("diabetes")
-    honest = runner.prepare(data)
+    honest = problem.prepare(data)
     assert np.allclose(honest.X_train.mean(axis=0), 0, atol=1e-12)
     is_test = ~np.isin(data.y, honest.y_train)
     spoilt = dataclasses.replace(
@@ -84,20 +134,26 @@ def test_scaling_and_tuning_never_see_the_test_rows() -> None:
         X=np.where(is_test[:, None], 1e6, data.X),
         y=np.where(is_test, -1e6, data.y),
     )
-    tampered = runner.prepare(spoilt)
+    tampered = problem.prepare(spoilt)
     np.testing.assert_array_equal(tampered.X_train, honest.X_train)
-    assert (tampered.gamma, tampered.alpha) == (honest.gamma, honest.alpha)
-    assert np.abs(tampered.X_test).max() == runner.CLIP
+    np.testing.assert_array_equal(tampered.y_train, honest.y_train)
+    assert np.abs(tampered.X_test).max() == problem.CLIP
 
 
 def test_scaling_keeps_sparse_data_sparse() -> None:
     onehot, _ = datasets.make_onehot(200)
-    assert abs(runner.scaler_for(onehot).fit_transform(onehot) - onehot).sum() == 0
+    assert abs(problem.scaler_for(onehot).fit_transform(onehot) - onehot).sum() == 0
     counts = sp.csr_array(np.random.default_rng(0).poisson(0.3, size=(100, 40)).astype(float))
-    scaled = runner.scaler_for(counts).fit_transform(counts)
+    scaled = problem.scaler_for(counts).fit_transform(counts)
     assert scaled.nnz == counts.nnz
-    norms = np.sqrt(scaled.multiply(scaled).sum(axis=1))
-    assert np.allclose(norms, 1)
+    assert np.allclose(np.sqrt(scaled.multiply(scaled).sum(axis=1)), 1)
+
+
+def test_large_data_are_float32_for_everybody() -> None:
+    X, y = datasets.make_friedman(4 * problem.FLOAT32_ROWS // 3 + 4)
+    data = dataclasses.replace(datasets.load("friedman"), X=X, y=y)
+    assert problem.prepare(data).X_train.dtype == np.float32
+    assert problem.prepare(datasets.load("friedman")).X_train.dtype == np.float64
 
 
 @pytest.mark.parametrize("n_columns", [10, 60])
@@ -106,7 +162,7 @@ def test_leave_one_out_is_what_it_says(n_columns: int) -> None:
     Z = rng.standard_normal((40, n_columns)) + 1.0  # not centred
     y = Z[:, 0] + rng.standard_normal(40) + 5.0
     for alpha, error in zip(
-        (0.1, 10.0), runner.leave_one_out_errors(Z, y, np.array([0.1, 10.0])), strict=True
+        (0.1, 10.0), problem.leave_one_out_errors(Z, y, np.array([0.1, 10.0])), strict=True
     ):
         predicted = cross_val_predict(Ridge(alpha=alpha), Z, y, cv=LeaveOneOut())
         assert error == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)), rel=1e-8)
@@ -114,23 +170,244 @@ def test_leave_one_out_is_what_it_says(n_columns: int) -> None:
 
 def test_chosen_gamma_is_near_the_best_for_the_exact_kernel() -> None:
     """The choice is made on Fourier features of a subsample: it has to serve the kernel itself."""
-    problem = runner.prepare(datasets.load("friedman"))
+    ready = problem.prepare(datasets.load("friedman"))
+    gamma, alpha = problem.choose_gamma_alpha(ready.X_train, ready.y_train, 1)
 
     def exact_error(gamma: float) -> float:
-        model = METHODS["exact"].build(Settings(0, gamma, problem.alpha))
-        predicted = model.fit(problem.X_train, problem.y_train).predict(problem.X_test)
-        return float(np.sqrt(np.mean((predicted - problem.y_test) ** 2)))
+        model = METHODS["exact"].build(Settings(0, gamma, alpha))
+        predicted = model.fit(ready.X_train, ready.y_train).predict(ready.X_test)
+        return float(np.sqrt(np.mean((predicted - ready.y_test) ** 2)))
 
-    others = [exact_error(problem.gamma * factor) for factor in (1 / 8, 8.0)]
-    assert exact_error(problem.gamma) < min(others)
-
-
-def test_sparse_data_goes_through_every_method() -> None:
-    plan = Plan(("onehot",), n_components=(20,), n_seeds=1)
-    assert {r.method for r in run(plan)} == set(METHODS)
+    assert exact_error(gamma) < min(exact_error(gamma / 8), exact_error(gamma * 8))
 
 
-# --- methods ------------------------------------------------------------------------------------
+def test_sparse_data_go_through_every_method(empty: Store) -> None:
+    plan = Plan(("onehot",), tuple(METHODS), n_components=(20,), n_seeds=1, n_threads=1)
+    (comparison,) = run(plan, empty)
+    assert set(comparison.methods) == set(METHODS)
+
+
+def test_own_files_are_compared_like_the_others(tmp_path: Path, empty: Store) -> None:
+    X, y = datasets.make_friedman(200)
+    rows = (",".join(map(str, (*x, v))) for x, v in zip(X, y, strict=True))
+    header = ",".join([*(f"x{i}" for i in range(10)), "y"])
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join([header, *rows]))
+    plan = Plan((str(path),), ("linear", "fourier"), (40,), n_seeds=1, n_threads=1, target="y")
+    (comparison,) = run(plan, empty)
+    assert comparison.setup.dataset == "mine"
+    assert (comparison.setup.n_train, comparison.setup.n_inputs) == (150, 10)
+
+
+# --- growing s ----------------------------------------------------------------------------------
+
+
+def shaped(errors: dict[int, float]) -> Any:
+    """A method whose test error on friedman at s is given."""
+    truth = problem.prepare(datasets.load("friedman")).y_test
+
+    class Shaped(Ridge):
+        def __init__(self, n_components: int = 0) -> None:
+            super().__init__()
+            self.n_components = n_components
+
+        def fit(self, X: Any, y: Any) -> Any:
+            return self
+
+        def predict(self, X: Any) -> Any:
+            return truth[: X.shape[0]] + errors.get(self.n_components, 0.0)
+
+    return lambda settings: Shaped(settings.n_components)
+
+
+def grown(empty: Store, monkeypatch: pytest.MonkeyPatch, errors: list[float]) -> Comparison:
+    """The comparison of a method with these errors at s = 125, 250, ..."""
+    table = dict(zip(runner.LADDER, errors, strict=False))
+    monkeypatch.setitem(METHODS, "fake", Method("fake", "Fake", "given errors", shaped(table)))
+    plan = Plan(("friedman",), ("fake",), n_seeds=1, n_threads=1)
+    (comparison,) = run(plan, empty)
+    return comparison
+
+
+@pytest.mark.parametrize(
+    ("errors", "last", "chosen", "reason"),
+    [
+        ([5.0, 4.99, 4.98, 1.0], 500, 125, "no gain"),  # two doublings for less than 1 %
+        ([5.0, 5.1, 4.0, 3.0], 1000, 1000, "limit"),  # one bad step is forgiven
+        ([5.0, 4.0, 3.99, 3.98], 1000, 250, "limit"),
+        ([5.0, 4.0, 3.0, 2.0], 1000, 1000, "limit"),  # s never exceeds the rows
+    ],
+)
+def test_s_grows_until_the_error_stops_improving(
+    empty: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[float],
+    last: int,
+    chosen: int,
+    reason: str,
+) -> None:
+    comparison = grown(empty, monkeypatch, errors)
+    assert comparison.rows[-1].n_components == last
+    assert comparison.stops[0].reason == reason
+    row = comparison.chosen("fake")
+    assert row is not None
+    assert row.n_components == chosen
+    assert comparison.cut_short("fake") == (chosen == last)
+
+
+def test_budget_drops_the_slowest_and_a_resumed_run_does_the_same(
+    empty: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = shaped({s: 1000.0 / s for s in runner.LADDER})
+    for name in ("quick", "slow"):
+        monkeypatch.setitem(METHODS, name, Method(name, name, "given errors", build))
+    original = runner.Race._measure
+
+    def measured(self: runner.Race, cell: runner.Cell) -> Result:
+        result = original(self, cell)
+        if cell.method != "slow":
+            return result
+        slow = dataclasses.replace(result, fit_seconds=10.0, seconds=10.0)
+        self.store.records[-1] = slow
+        return slow
+
+    monkeypatch.setattr(runner.Race, "_measure", measured)
+    plan = Plan(("friedman",), ("quick", "slow"), n_seeds=2, n_threads=1, budget_minutes=1.0)
+    (comparison,) = run(plan, empty)
+    reasons = {stop.method: (stop.n_components, stop.reason) for stop in comparison.stops}
+    # 20 s at s = 125; 80 s expected at 250 are more than the 40 s left.
+    assert reasons == {"quick": (1000, "limit"), "slow": (125, "budget")}
+    assert comparison.cut_short("quick")
+    (again,) = run(plan, empty)
+    assert again == comparison
+
+
+# --- killed and restarted -----------------------------------------------------------------------
+
+
+def errors_of(comparison: Comparison) -> list[tuple[Any, ...]]:
+    return [(r.method, r.n_components, r.error, r.spread) for r in comparison.rows]
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 5, 17])
+def test_killed_and_restarted_gives_the_same_table(tmp_path: Path, stop_after: int) -> None:
+    plan = Plan(("diabetes",), ("fourier", "row-norm"), n_seeds=3, n_threads=1)
+    (undisturbed,) = run(plan, Store(tmp_path / "whole.jsonl"))
+
+    class Killed(BaseException):
+        pass
+
+    steps = 0
+
+    def kill(step: str, done: int, total: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps > stop_after:
+            raise Killed
+
+    path = tmp_path / "results.jsonl"
+    try:
+        run(plan, Store(path), kill)
+    except Killed:
+        with path.open("a") as file:  # it was writing a line when the power went
+            file.write('{"kind": "run", "data')
+    kept = len(Store(path).records)
+    (resumed,) = run(plan, Store(path))
+    assert errors_of(resumed) == errors_of(undisturbed)
+    records = [r for r in Store(path).records if isinstance(r, Result)]
+    assert len(records) == len({(r.method, r.n_components, r.seed) for r in records}) == 12
+    assert kept == min(stop_after, 13)
+
+
+def test_nothing_is_measured_twice(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.Race, "_measure", lambda *_: pytest.fail("measured again"))
+    before = len(store.records)
+    run(SMALL, store)
+    assert len(store.records) == before
+
+
+@pytest.mark.parametrize("changes", [{"n_threads": 2}, {"datasets": ("breast_cancer",)}])
+def test_other_conditions_are_measured_anew(
+    store: Store, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    copy = tmp_path / "results.jsonl"
+    copy.write_bytes(store.path.read_bytes())
+    other = Store(copy)
+    plan = dataclasses.replace(SMALL, methods=("linear",), n_seeds=1, **changes)
+    (comparison,) = run(plan, other)
+    assert len(other.records) == len(store.records) + 2  # a set-up and a fit
+    assert comparison.rows[0].n_seeds == 1
+
+
+def test_more_seeds_add_to_what_is_there(store: Store, tmp_path: Path) -> None:
+    copy = tmp_path / "results.jsonl"
+    copy.write_bytes(store.path.read_bytes())
+    plan = dataclasses.replace(SMALL, methods=("fourier",), n_seeds=3)
+    (comparison,) = run(plan, Store(copy))
+    assert [row.n_seeds for row in comparison.rows] == [3, 3]
+    assert len(Store(copy).records) == len(store.records) + 2
+    # And fewer seeds use only theirs.
+    (one,) = run(dataclasses.replace(plan, n_seeds=1), Store(copy))
+    assert [row.n_seeds for row in one.rows] == [1, 1]
+
+
+def test_records_survive_json(store: Store) -> None:
+    for record in store.records:
+        assert from_json(to_json(record)) == record
+        assert "\n" not in to_json(record)
+
+
+@pytest.mark.parametrize("line", ["{}", "nonsense", '{"kind": "run"}', "[1]"])
+def test_a_foreign_file_is_refused_with_its_line(tmp_path: Path, store: Store, line: str) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(to_json(store.records[0]) + "\n" + line + "\n")
+    with pytest.raises(RecordError, match=r"results\.jsonl, line 2 .*--fresh"):
+        Store(path)
+
+
+# --- quality and machine --------------------------------------------------------------------------
+
+
+def test_epsilon_and_spectrum_are_those_of_the_diagnostics() -> None:
+    X = problem.prepare(datasets.load("diabetes")).X_train
+    sample = quality.take_sample(X, 0.05, 0.5)
+    assert sample.K.shape == (332, 332)  # all of them
+    features = FourierFeatures(50, gamma=0.05, random_state=0).fit(X)
+    K = Gaussian(0.05)(sample.rows)
+    assert sample.epsilon(features) == pytest.approx(
+        float(spectral_epsilon(K, features.transform(sample.rows), 0.5))
+    )
+    found = quality.spectrum_of(X, 0.05, 0.5)
+    assert found.statistical_dimension == pytest.approx(
+        statistical_dimension(Gaussian(0.05)(X), 0.5)
+    )
+    assert found.places[0] == 1
+    assert found.values[0] == pytest.approx(np.linalg.eigvalsh(K)[-1], rel=1e-3)
+
+
+def test_alpha_is_scaled_to_the_sample() -> None:
+    X, _ = datasets.make_friedman(3000)
+    sample = quality.take_sample(X, 0.05, 3.0)
+    assert (sample.alpha, sample.share) == pytest.approx((0.6, 0.2))
+    # Eigenvalues are those of all rows: their sum is the trace, n.
+    assert quality.spectrum_of(X, 1e-6, 3.0).values[0] == pytest.approx(3000, rel=0.01)
+
+
+def test_peak_memory_is_that_of_the_block() -> None:
+    with machine.watch_memory() as memory:
+        block = np.ones(40_000_000)
+        block[0] = 2.0
+        del block
+    if memory.peak_bytes is None:
+        pytest.skip("this system does not tell")
+    assert 0.9 * 320e6 < memory.peak_bytes < 1.3 * 320e6
+    with machine.watch_memory() as little:
+        np.ones(1000)
+    assert little.peak_bytes is not None
+    assert little.peak_bytes < 20e6
+
+
+# --- methods and plans ----------------------------------------------------------------------------
 
 
 def test_exact_is_the_limit_of_the_methods_with_features() -> None:
@@ -146,39 +423,31 @@ def test_exact_is_the_limit_of_the_methods_with_features() -> None:
     assert np.std(difference) < 0.1 * np.std(exact)
 
 
-def test_every_method_has_a_description_and_its_own_name() -> None:
+def test_polynomial_sketches_stand_for_the_same_kernel() -> None:
+    """TensorSketch, ours and scikit-learn's: (2 gamma <x, y> / 3 + 1)^3."""
+    X, y = datasets.make_friedman(60)
+    settings = Settings(n_components=20_000, gamma=0.1, alpha=1.0)
+    exact = (2 * 0.1 / 3 * (X @ X.T) + 1) ** 3
+    for name in ("tensor-sketch", "sklearn-polynomialcountsketch"):
+        model = METHODS[name].build(settings).fit(X, y)
+        Z = transformer_of(model).transform(X)
+        # Standard deviation of an entry is below 3 |k(x, x)| / sqrt(s) for degree 3.
+        assert np.abs(Z @ Z.T - exact).max() < 5 * 3 * exact.max() / math.sqrt(20_000)
+
+
+def test_every_method_has_a_short_label_and_a_description() -> None:
+    assert len({method.label for method in METHODS.values()}) == len(METHODS)
     for name, method in METHODS.items():
         assert method.name == name
         assert method.description
+        assert len(method.label) <= 12  # four datasets beside it fit 80 columns
 
 
-def test_adding_a_method_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def mean_only(settings: Settings) -> Any:
-        return Ridge(alpha=1e12)
-
-    monkeypatch.setitem(METHODS, "mean", Method("mean", "the mean", mean_only, has_features=False))
-    plan = dataclasses.replace(SMALL, methods=("mean",), n_seeds=1)
-    (only,) = run(plan)
-    data = datasets.load("diabetes")
-    assert only.error == pytest.approx(np.std(data.y), rel=0.15)
-
-
-def test_exact_is_left_out_where_it_is_too_large() -> None:
-    plan = Plan(("diabetes", "wine", "insurance"))
-    assert any(job.method == "exact" for job in runner.jobs(plan, 5000))
-    assert not any(job.method == "exact" for job in runner.jobs(plan, 5001))
+def test_exact_is_left_out_where_it_is_too_large(empty: Store) -> None:
+    plan = Plan(("diabetes", "wine", "insurance"), ("linear", "exact"))
     assert runner.skipped(plan) == [
         "exact is left out on insurance: 7,366 training rows, its limit is 5,000"
     ]
-
-
-def test_steps_are_counted_right(results: list[Result]) -> None:
-    messages: list[str] = []
-    plan = dataclasses.replace(SMALL, methods=("linear", "fourier"), n_seeds=1)
-    list(run(plan, messages.append))
-    assert len(messages) == runner.count_steps(plan) == 4
-    assert messages[0] == "diabetes: choosing gamma and alpha"
-    assert "diabetes: fourier, s=60" in messages
 
 
 @pytest.mark.parametrize(
@@ -189,7 +458,9 @@ def test_steps_are_counted_right(results: list[Result]) -> None:
         ({"n_components": (0,)}, "features=0 must be >= 1"),
         ({"n_seeds": 0}, "seeds=0 must be >= 1"),
         ({"n_threads": 0}, "threads=0 must be >= 1"),
+        ({"budget_minutes": -1.0}, "budget=-1.0 must be finite and > 0"),
         ({"methods": ()}, "nothing to compare"),
+        ({"target": "price"}, "--target and --drop are for files of your own"),
     ],
 )
 def test_bad_plans_are_refused(changes: dict[str, Any], reason: str) -> None:
@@ -197,126 +468,24 @@ def test_bad_plans_are_refused(changes: dict[str, Any], reason: str) -> None:
         Plan(**changes)
 
 
-def test_missing_files_are_noticed_before_any_work(tmp_path: Path) -> None:
-    messages: list[str] = []
-    with pytest.raises(FileNotFoundError, match=r"wine\.npz"):
-        list(run(Plan(("diabetes", "wine"), folder=tmp_path), messages.append))
-    assert messages == []
+def test_missing_files_are_noticed_before_any_work(
+    tmp_path: Path, empty: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KERNELSIEVE_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"imdb\.npz"):
+        run(Plan(("diabetes", "imdb"), folder=tmp_path), empty)
+    assert not empty.path.exists()
 
 
-# --- records and tables -------------------------------------------------------------------------
+def test_progress_counts_fits_of_each_dataset(empty: Store) -> None:
+    steps: list[tuple[str, int, int]] = []
+    plan = dataclasses.replace(SMALL, methods=("linear", "fourier"), n_seeds=1)
+    run(plan, empty, lambda *step: steps.append(step))
+    assert steps[0] == ("diabetes: choosing gamma and alpha", 0, 3)
+    assert [step[1:] for step in steps[1:]] == [(0, 3), (1, 3), (2, 3)]
+    assert "diabetes: fourier, s=60, seed 0" in [step[0] for step in steps]
 
 
-def test_records_survive_json() -> None:
-    for record in (result(), result("linear", None)):
-        assert Result.from_json(record.to_json()) == record
-
-
-def test_summaries_average_over_seeds() -> None:
-    runs = [
-        result("b", 200, error=3.0),
-        result("a", 100, seed=0, error=1.0, fit_seconds=1.0),
-        result("a", 100, seed=1, error=2.0, fit_seconds=1.2),
-        result("a", 100, seed=2, error=3.0, fit_seconds=9.0),
-        result("a", 50, error=4.0),
-    ]
-    first, second, third = summarise(runs, methods=("a", "b"))
-    assert [(r.method, r.n_components) for r in (first, second, third)] == [
-        ("a", 50), ("a", 100), ("b", 200),
-    ]  # fmt: skip
-    assert (second.error, second.spread, second.fit_seconds, second.n_seeds) == (2.0, 1.0, 1.2, 3)
-    assert first.spread == 0.0
-
-
-def rendered(summaries: list[Any], width: int = 80, encoding: str = "utf-8") -> list[str]:
-    """The terminal's lines."""
-    console = Console(width=width, color_system=None, force_terminal=False)
-    console_options = console.options.update(width=width)
-    console_options.encoding = encoding
-    lines = console.render_lines(table.Report(summaries), console_options, pad=False)
-    return ["".join(segment.text for segment in line).rstrip() for line in lines]
-
-
-def test_terminal_table_fits_80_columns() -> None:
-    runs = [
-        result("linear", None, error=0.75),
-        *(result("sklearn-rbfsampler", s, seed=k, error=0.7 + 0.01 * k)
-          for s in (250, 10_000) for k in range(3)),
-    ]  # fmt: skip
-    lines = rendered(summarise(runs))
-    assert max(map(len, lines)) <= 80
-    assert lines[0] == "wine: 4,873 training rows, 1,624 test rows, 11 inputs"
-    assert lines[1] == "gamma 0.09, alpha 1, 2 threads, 3 seeds"
-    assert "0.7100 ± 0.0100" in lines[4]
-    assert lines[5].split()[0] == "10000"  # the method's name is not repeated
-
-
-def test_dots_stand_where_the_errors_are() -> None:
-    runs = [result("a", 10, error=1.0), result("a", 20, error=2.0), result("a", 30, error=3.0)]
-    lines = rendered(summarise(runs))
-    places = [line.index("●") for line in lines if "●" in line]
-    assert places[1] - places[0] == pytest.approx(places[2] - places[1], abs=1)
-    axis = lines[2]
-    assert axis.endswith("3.000")
-    assert axis.index("1.000") == places[0]
-    assert len(axis) == places[2] + 1
-
-
-def test_plain_terminals_get_plain_characters() -> None:
-    lines = rendered(summarise([result(seed=0), result(seed=1, error=0.8)]), encoding="ascii")
-    assert "\n".join(lines).isascii()
-    assert any("0.7500 +- 0.0707" in line for line in lines)
-
-
-def test_markdown_table() -> None:
-    runs = [result("linear", None, error=0.9), result(seed=0), result(seed=1, error=0.71)]
-    text = table.markdown(summarise(runs))
-    assert "| linear | - | 0.9000 | 0.50 s |" in text
-    assert "| fourier | 100 | **0.7050 ± 0.0071** | 0.50 s |" in text
-    assert "\nGamma 0.09, alpha 1, 2 threads, 2 seeds.\n" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1e-5, "< 1 ms"),
-        (0.0994, "99 ms"),
-        (0.1, "0.10 s"),
-        (9.999, "10.0 s"),
-        (59.96, "1 min 00 s"),
-    ],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert table.duration(seconds) == text
-
-
-@pytest.mark.parametrize(("error", "decimals"), [(56.6, 2), (0.231, 4), (1234.5, 0), (0.0, 3)])
-def test_four_digits(error: float, decimals: int) -> None:
-    assert table.error_decimals([SimpleNamespace(error=error)]) == decimals  # type: ignore[list-item]
-
-
-# --- the picture --------------------------------------------------------------------------------
-
-
-def test_picture_has_a_labelled_panel_for_each_dataset(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    runs = [
-        result(method, s, dataset=dataset, error=0.7 + (s or 0) / 1e4)
-        for dataset in ("wine", "forest")
-        for method in ("fourier", "linear")
-        for s in ((100, 200) if method == "fourier" else (None,))
-    ]
-    figure = plots.draw(summarise(runs))
-    assert [panel.get_xlabel() for panel in figure.axes] == [
-        "number of features s", "training time in seconds",
-    ] * 2  # fmt: skip
-    assert all(panel.get_ylabel() == "test RMSE" for panel in figure.axes[::2])
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["linear", "fourier"]
-    plots.save(summarise(runs), tmp_path / "bench.png")
-    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_styles_tell_many_methods_apart() -> None:
-    rows = summarise([result(f"method {i}") for i in range(12)] + [result("exact", None)])
-    styles = plots.line_styles(rows)
-    assert len({tuple(sorted(style.items())) for style in styles.values()}) == 13
+def test_results_are_plain_json(store: Store) -> None:
+    for line in store.path.read_text().splitlines():
+        assert json.loads(line)["kind"] in {"setup", "run"}

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,33 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import cli, datasets
-from kernelsieve.bench import Result
+from kernelsieve.bench import Store, runner
+from kernelsieve.bench.records import Result
+from kernelsieve.datasets import Entry, folders, loading
 
 ROOT = Path(__file__).parent.parent
-QUICK = ["bench", "diabetes", "--methods", "linear,fourier", "--features", "20,40", "--seeds", "2"]
+QUICK = [
+    "bench", "diabetes", "--methods", "linear,fourier", "--features", "20,40", "--seeds", "2",
+    "--threads", "1",
+]  # fmt: skip
+FILES = ["bench.png", "report.html", "results.jsonl", "table.md"]
 
 
 @pytest.fixture(autouse=True)
 def _plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """80 columns without colours, and a folder of its own."""
+    """80 columns without colours, folders of its own, no network, and no time lost in tuning."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("KERNELSIEVE_DATA", str(tmp_path / "data"))
+    for module in (folders, loading):
+        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(loading, "install", no_network)
+    monkeypatch.setattr(runner, "choose_gamma_alpha", lambda *_: (0.02, 1.0))
     monkeypatch.chdir(tmp_path)
+
+
+def no_network(entry: Entry, *_: object) -> None:
+    raise datasets.DatasetError(f"dataset {entry.name!r} could not be downloaded")
 
 
 def failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -45,26 +60,74 @@ def test_bench_prints_the_table_and_writes_the_files(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     lines = outcome.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0] == "diabetes: 332 training rows, 110 test rows, 10 inputs"
-    assert [line.split()[0] for line in lines[3:6]] == ["linear", "fourier", "40"]
-    assert lines[-4].replace("\\", "/") == "Picture: results/bench.png"
+    assert lines[0].split() == ["diabetes"]
+    assert lines[1].split() == ["n=442", "d=10"]
+    assert [lines[2].split()[0], lines[4].split()[0]] == ["Linear", "Fourier"]
+    assert lines[-5].replace("\\", "/") == "Report:  results/report.html"
     assert re.fullmatch(r"Took: .* (ms|s)", lines[-1])
     out = tmp_path / "results"
-    assert sorted(file.name for file in out.iterdir()) == ["bench.png", "results.jsonl", "table.md"]
-    records = [Result.from_json(line) for line in (out / "results.jsonl").read_text().splitlines()]
-    assert len(records) == 2 * (1 + 2)
+    assert sorted(file.name for file in out.iterdir()) == FILES
+    records = Store(out / "results.jsonl").records
+    assert sum(isinstance(record, Result) for record in records) == 2 * (1 + 2)
+
+
+def test_bench_goes_on_where_it_was_and_says_so(tmp_path: Path) -> None:
+    CliRunner().invoke(cli.app, [*QUICK])
+    before = (tmp_path / "bench-results" / "results.jsonl").read_text()
+    again = CliRunner().invoke(cli.app, [*QUICK])
+    assert again.stdout.splitlines()[-1].startswith("Nothing was measured: all of it was there")
+    assert (tmp_path / "bench-results" / "results.jsonl").read_text() == before
+    fresh = CliRunner().invoke(cli.app, [*QUICK, "--fresh"])
+    assert "Nothing was measured" not in fresh.stdout
+    assert (tmp_path / "bench-results" / "results.jsonl").read_text() != before
+
+
+def test_a_process_that_is_killed_loses_one_fit_at_most(tmp_path: Path) -> None:
+    """SIGKILL in the middle, then the same command again."""
+    command = [sys.executable, "-m", "kernelsieve", *QUICK, "--seeds", "40", "--out", "killed"]
+    path = tmp_path / "killed" / "results.jsonl"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not path.exists() or path.read_text().count("\n") < 20:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    kept = path.read_text().count("\n")
+    assert kept < 121
+    outcome = CliRunner().invoke(cli.app, command[3:])
+    assert outcome.exit_code == 0, outcome.output
+    records = [r for r in Store(path).records if isinstance(r, Result)]
+    cells = {(r.method, r.n_components, r.seed) for r in records if r.gamma == records[0].gamma}
+    assert len(cells) == 120
+
+
+def test_bench_on_a_file_of_ones_own(tmp_path: Path) -> None:
+    X, y = datasets.make_friedman(100)
+    rows = (
+        ",".join(map(str, (*x, "ab"[i % 2], v))) for i, (x, v) in enumerate(zip(X, y, strict=True))
+    )
+    header = ",".join([*(f"x{i}" for i in range(10)), "kind", "price"])
+    (tmp_path / "my.csv").write_text("\n".join([header, *rows]))
+    arguments = ["bench", "my.csv", "--target", "price", "--methods", "linear", "--json"]
+    (found,) = json.loads(CliRunner().invoke(cli.app, arguments).stdout)
+    assert found["setup"]["dataset"] == "my"
+    assert found["setup"]["n_inputs"] == 12
+    (found,) = json.loads(CliRunner().invoke(cli.app, [*arguments, "--drop", "kind"]).stdout)
+    assert found["setup"]["n_inputs"] == 10
 
 
 def test_bench_json_is_json_and_nothing_else() -> None:
     outcome = CliRunner().invoke(cli.app, [*QUICK, "--json"])
-    records = [Result(**record) for record in json.loads(outcome.stdout)]
-    assert {record.method for record in records} == {"linear", "fourier"}
+    (found,) = json.loads(outcome.stdout)
+    rows = [(row["method"], row["n_components"], row["n_seeds"]) for row in found["rows"]]
+    assert rows == [("linear", None, 2), ("fourier", 20, 2), ("fourier", 40, 2)]
+    assert sum(row["chosen"] for row in found["rows"]) == 2
 
 
-def test_bench_quiet_prints_the_table_only() -> None:
+def test_bench_quiet_prints_the_tables_only() -> None:
     outcome = CliRunner().invoke(cli.app, [*QUICK, "--quiet"])
-    assert "fourier" in outcome.stdout
-    assert "Picture" not in outcome.output
+    assert "Fourier" in outcome.stdout
+    assert "Report:" not in outcome.output
     assert outcome.stderr == ""
 
 
@@ -78,13 +141,18 @@ def test_bench_without_matplotlib_says_how_to_get_the_picture(
     outcome = CliRunner().invoke(cli.app, QUICK)
     assert outcome.exit_code == 0, outcome.output
     assert "Picture: not drawn: pip install 'kernelsieve[plot]'" in outcome.stdout
+    assert "kernelsieve[plot]" in Path("bench-results", "report.html").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["bench", "wien"], "unknown dataset 'wien': did you mean 'wine'?"),
-        (["bench", "wine"], "needs the file wine.npz"),
+        (["bench", "wine"], "dataset 'wine' could not be downloaded"),
+        (["bench", "imdb"], "needs imdb.npz and imdb_y.npy, looked for in"),
+        (["bench", "my.csv", "--target", "y"], "my.csv"),
+        (["bench", "--target", "y"], "--target and --drop are for files of your own"),
+        (["bench", "--budget", "0"], "budget=0.0 must be finite and > 0"),
         (["bench", "--methods", "forier"], "did you mean 'fourier'?"),
         (["bench", "--methods", ","], "nothing to compare"),
         (["bench", "--features", "250,many"], "--features 250,many: give whole numbers"),
@@ -139,8 +207,9 @@ def test_datasets_lists_every_name_and_says_what_is_missing(tmp_path: Path) -> N
     rows = {line.split()[0]: line for line in outcome.stdout.splitlines() if line.strip()}
     assert set(datasets.names()) <= set(rows)
     assert "built in" in rows["diabetes"]
-    assert "no file" in rows["forest"]
-    assert "no file" not in rows["wine"]
+    assert "no file" in rows["imdb"]
+    assert "download" in rows["forest"]
+    assert rows["wine"].split()[3] == "file"
     assert str(tmp_path / "data") in outcome.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 from kernelsieve import datasets
+from kernelsieve.datasets import folders
+from kernelsieve.datasets.verify import checksum
 
 BUILT_IN = [name for name in datasets.names() if datasets.describe(name).built_in]
 WITH_FILES = [name for name in datasets.names() if not datasets.describe(name).built_in]
@@ -20,8 +23,9 @@ WITH_FILES = [name for name in datasets.names() if not datasets.describe(name).b
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, named by the environment."""
+    """An empty data folder, named by the environment; the cache folder is empty too."""
     monkeypatch.setenv("KERNELSIEVE_DATA", str(tmp_path))
+    monkeypatch.setattr(folders, "cache_folder", lambda: tmp_path / "cache")
     return tmp_path
 
 
@@ -76,26 +80,36 @@ def test_unknown_name_suggests_one() -> None:
         datasets.load("wien")
 
 
-def test_missing_file_says_which_where_and_what_to_do(folder: Path) -> None:
+@pytest.mark.parametrize("download", [True, False])
+def test_missing_file_says_which_where_and_what_to_do(folder: Path, download: bool) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        datasets.load("imdb")
+        datasets.load("imdb", download=download)
     message = str(caught.value)
     assert "imdb.npz" in message
     assert str(folder) in message
     assert "KERNELSIEVE_DATA" in message
 
 
-def test_folder_argument_comes_before_the_environment(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    fake_wine(other)
-    assert datasets.load("wine", folder=other).X.shape == (6497, 11)
-    with pytest.raises(FileNotFoundError):
-        datasets.load("wine")
+def test_origin_of_a_missing_file_is_told(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"ct\.npz \(made from https://archive\.ics\.uci"):
+        datasets.load("ct", download=False)
+
+
+def test_folder_argument_comes_before_the_environment_and_the_cache_last(
+    folder: Path, tmp_path: Path
+) -> None:
+    wine, other = datasets.describe("wine"), tmp_path / "other"
+    assert datasets.find_files(wine) is None
+    for place in (tmp_path / "cache", folder, other):
+        place.mkdir(exist_ok=True)
+        (place / "wine.npz").touch()
+        given = other if place == other else None
+        assert datasets.find_files(wine, given) == place
 
 
 def test_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERNELSIEVE_DATA", raising=False)
+    assert datasets.data_folder() == datasets.cache_folder()
     assert datasets.data_folder().name == "kernelsieve"
     assert Path.home() in datasets.data_folder().parents
 
@@ -108,6 +122,7 @@ WRONG = {
     "nan": ({"X": np.where(np.arange(11) == 3, np.nan, WINE_X)}, "X has 6497 values that are not"),
     "labels": ({"y": np.full(6497, 5)}, r"label counts \{5: 6497\}, expected \{3: 30, 4: 216"),
     "text": ({"X": np.full((6497, 11), "?")}, "could not convert string"),
+    "checksum": ({}, "the checksum of its values is .*: some of them were changed"),
 }
 
 
@@ -132,6 +147,17 @@ def test_uji_target_range_is_checked(folder: Path) -> None:
         datasets.load("uji")
 
 
+def test_checksum_sees_one_changed_value_but_not_the_storage() -> None:
+    X, y = datasets.make_onehot(50)
+    dense = X.toarray()
+    assert checksum(dense.astype(np.float32), y) == checksum(np.asfortranarray(dense), y)
+    assert checksum(X, y) == checksum(X.astype(np.int8), y)
+    changed = dense.copy()
+    changed[7, 3] += 1e-3
+    assert checksum(changed, y) != checksum(dense, y)
+    assert checksum(dense, y + 1e-3) != checksum(dense, y)
+
+
 def test_product_hides_from_linear_models() -> None:
     X, y = datasets.make_product(4000, seed=1)
     assert LinearRegression().fit(X[:3000], y[:3000]).score(X[3000:], y[3000:]) < 0.05
@@ -154,3 +180,72 @@ def test_generators_follow_their_seed(make) -> None:
     first, again, other = make(50, seed=3), make(50, seed=3), make(50, seed=4)
     np.testing.assert_array_equal(first[1], again[1])
     assert not np.array_equal(first[1], other[1])
+
+
+# --- files of one's own ---------------------------------------------------------------------------
+
+ROWS = [f"{i},{'Ulm' if i % 3 else 'Bonn'},{2 * i + 1}" for i in range(24)]
+
+
+def write(path: Path, *lines: str, header: str = "size,town,price") -> Path:
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz"])
+def test_csv(tmp_path: Path, delimiter: str, name: str) -> None:
+    text = "\n".join(["size,town,price", *ROWS]).replace(",", delimiter)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    data = datasets.read_csv(path, target="price")
+    assert data.name == "flats"
+    assert data.feature_names == ("size", "town=Bonn", "town=Ulm")
+    np.testing.assert_array_equal(data.X[:2], [[0, 1, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(data.y, 2 * np.arange(24) + 1)
+
+
+def test_csv_columns_can_be_dropped(tmp_path: Path) -> None:
+    data = datasets.read_csv(write(tmp_path / "a.csv", *ROWS), "price", drop=["town"])
+    assert data.feature_names == ("size",)
+
+
+NAMES = [f"1,name {i},{i}" for i in range(60)]
+SEVENS = [f"{i},Ulm,7" for i in range(24)]
+WRONG_CSV = {
+    "no target": (ROWS, None, "which column to predict with --target, one of size, town, price"),
+    "missing column": (ROWS, "prize", "has no column 'prize': it has size, town, price"),
+    "text target": (ROWS, "town", "the target 'town' is text .'Bonn' in row 1"),
+    "nan": ([*ROWS, "nan,Ulm,3"], "price", "'size' has no value in 1 of 25 rows, first in row 25"),
+    "empty target": ([*ROWS, "3,Ulm,"], "price", "column 'price' has no value in 1 of 25 rows"),
+    "infinite": ([*ROWS, "inf,Ulm,3"], "price", "column 'size' is inf in row 25"),
+    "ragged": ([*ROWS, "3,Ulm"], "price", "line 26: 2 values for the 3 columns"),
+    "few rows": (ROWS[:5], "price", "has 5 rows below its header, at least 20"),
+    "constant": (SEVENS, "price", "the target 'price' is 7 everywhere"),
+    "names": (NAMES, "price", "column 'town' has 60 different texts.*--drop town"),
+}
+
+
+@pytest.mark.parametrize(("rows", "target", "reason"), WRONG_CSV.values(), ids=WRONG_CSV)
+def test_wrong_csv_is_refused_with_the_place(
+    tmp_path: Path, rows: list[str], target: str, reason: str
+) -> None:
+    path = write(tmp_path / "flats.csv", *rows)
+    with pytest.raises(datasets.DatasetError, match=reason) as caught:
+        datasets.read_csv(path, target)
+    assert str(path) in str(caught.value)
+
+
+def test_csv_with_equal_names_or_without_inputs_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", *ROWS, header="x,x,price")
+    with pytest.raises(datasets.DatasetError, match="two columns 'x'"):
+        datasets.read_csv(path, "price")
+    with pytest.raises(datasets.DatasetError, match="no column besides the target"):
+        datasets.read_csv(write(tmp_path / "b.csv", *ROWS), "price", drop=["size", "town"])
+
+
+def test_binary_files_are_no_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xff\xfe\x00\x01" * 50)
+    with pytest.raises(datasets.DatasetError, match="is no table in UTF-8 text"):
+        datasets.read_csv(path, "y")

@@ -51,7 +51,7 @@ MAY_USE: dict[str, set[str]] = {
 USED_BY = {"dask": {"cli"}, "bench": {"cli"}, "cli": {"__main__"}, "__main__": set()}
 
 # Imported inside functions only: each of them is optional or slow to import.
-LAZY = {"matplotlib", "dask", "distributed", "pandas", "polars", "pyarrow", "skops"}
+LAZY = {"matplotlib", "dask", "distributed", "pandas", "polars", "pooch", "pyarrow", "skops"}
 
 
 def violations(source: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import typer
 from kernelsieve import __version__
 
 if TYPE_CHECKING:
-    from kernelsieve.bench import Plan, Result, Summary
+    from kernelsieve.bench import Comparison, Plan, Store
 
 NO_PICTURE = "not drawn: pip install 'kernelsieve[plot]'"
 
@@ -74,7 +73,7 @@ def options(
     [bold]Examples[/bold]
 
     kernelsieve bench        compare methods on built-in data, offline
-    kernelsieve bench wine   the same on a file of yours
+    kernelsieve bench my.csv --target price   the same on a file of yours
     kernelsieve datasets     which datasets there are, and where
     """
     if context.invoked_subcommand is None:
@@ -87,58 +86,94 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="DATASET",
-            help="Names from 'kernelsieve datasets'.",
-            show_default="diabetes friedman product",
+            help="Names from 'kernelsieve datasets', or CSV files.",
+            show_default="diabetes friedman product onehot",
         ),
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="What to predict in a CSV file.")
+    ] = None,
+    drop: Annotated[
+        str, typer.Option(metavar="A,B", help="Columns of a CSV file to leave out.")
+    ] = "",
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Methods to compare.", show_default="all")
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Methods to compare, or 'all'.",
+            show_default="fourier,nystrom,oblivious,row-norm,adaptive",
+        ),
     ] = None,
     features: Annotated[
-        str, typer.Option(metavar="S,S", help="Numbers of features s.")
-    ] = "250,500,1000",
-    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions.")] = 3,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads, the same for all.")] = 1,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for results.jsonl, table.md, bench.png.")
-    ] = Path("bench-results"),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
+        str | None,
+        typer.Option(
+            metavar="S,S",
+            help="Numbers of features s.",
+            show_default="doubled until the error stops improving",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions.")] = 5,
+    threads: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Threads, the same for all.", show_default="all cores"),
+    ] = None,
+    budget: Annotated[
+        float,
+        typer.Option(metavar="MINUTES", help="The largest s are left out if it takes longer."),
+    ] = 20.0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "bench-results"
+    ),
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure anew what the folder has already.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the tables only.")] = False,
 ) -> None:
     """Compare methods: test error, training time and number of features.
 
-    Inputs are standardised. One gamma and one alpha, chosen by
-    cross-validation on Fourier features, serve every method.
-    Training time counts features and regression.
+    The protocol of the paper: inputs are standardised, one gamma and one
+    alpha, chosen by cross-validation on Fourier features, serve every method,
+    and s doubles until the error stops improving. Training time counts
+    features and regression. A run that was stopped goes on where it was.
 
     [bold]Examples[/bold]
 
     kernelsieve bench
+    kernelsieve bench prices.csv --target price --drop name
     kernelsieve bench friedman --methods exact,fourier --features 100,200
-    KERNELSIEVE_DATA=~/data kernelsieve bench wine --seeds 5 --out wine-results
+    KERNELSIEVE_DATA=~/data kernelsieve bench wine insurance --out paper
     """
-    from kernelsieve.bench import METHODS, Plan, summarise
-    from kernelsieve.bench.runner import BUILT_IN, check_files
+    from kernelsieve.bench import METHODS, PAPER_METHODS, Plan, Store
+    from kernelsieve.bench.runner import BUILT_IN, check_data
 
     start = perf_counter()
+    chosen = PAPER_METHODS if methods is None else tuple(_words(methods))
     with _user_errors():
         plan = Plan(
             datasets=tuple(dataset or BUILT_IN),
-            methods=tuple(_words(methods)) if methods is not None else tuple(METHODS),
-            n_components=tuple(_integers(features, "--features")),
+            methods=tuple(METHODS) if chosen == ("all",) else chosen,
+            n_components=None if features is None else tuple(_integers(features, "--features")),
             n_seeds=seeds,
             n_threads=threads,
+            budget_minutes=budget,
+            target=target,
+            drop=tuple(_words(drop)),
         )
-        check_files(plan)  # before the results of an earlier run are overwritten
-        results = _run(plan, _folder(out), quiet or json)
-    summaries = summarise(results, plan.methods)
-    picture = _write(summaries, out)
+        check_data(plan, progress=not (quiet or json))  # before earlier results are touched
+        path = _folder(out) / "results.jsonl"
+        if fresh:
+            path.unlink(missing_ok=True)
+        store = Store(path)
+        known = len(store.records)
+        comparisons = _run(plan, store, quiet or json)
+    has_pictures = _write(comparisons, out)
     if json:
-        typer.echo("[\n" + ",\n".join(result.to_json() for result in results) + "\n]")
-    else:
-        _print_tables(summaries)
-        if not quiet:
-            _print_files(out, picture, perf_counter() - start)
+        typer.echo(_as_json(comparisons))
+        return
+    _print_tables(comparisons)
+    if not quiet:
+        _print_files(out, has_pictures, perf_counter() - start, len(store.records) == known)
 
 
 @app.command("datasets")
@@ -149,7 +184,6 @@ def list_datasets() -> None:
 
     from kernelsieve import datasets
 
-    folder = datasets.data_folder()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right", no_wrap=True)
@@ -157,95 +191,112 @@ def list_datasets() -> None:
     table.add_column("where", no_wrap=True)
     table.add_column("what")
     for entry in map(datasets.describe, datasets.names()):
-        present = all((folder / file).is_file() for file in entry.files)
-        where = "built in" if entry.built_in else ("file" if present else "no file")
-        style = "" if present else "dim"
+        present = datasets.find_files(entry) is not None
+        where = "built in" if entry.built_in else "file" if present else "no file"
+        if not present and entry.source is not None:
+            where = "download"
         table.add_row(
             entry.name, f"{entry.n_rows:,}", f"{entry.n_features:,}", where, entry.description,
-            style=style,
+            style="" if present else "dim",
         )  # fmt: skip
     console = Console()
     console.print(table)
     console.print(
-        f"\nFiles are looked for in {folder} (KERNELSIEVE_DATA names another folder).",
+        f"\nFiles are looked for in {datasets.data_folder()} (KERNELSIEVE_DATA names another "
+        f"folder); downloads go to {datasets.cache_folder()}.",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _run(plan: Plan, out: Path, silent: bool) -> list[Result]:
-    """Carry out the plan with a progress bar; results are on disk as soon as they are there."""
+def _run(plan: Plan, store: Store, silent: bool) -> list[Comparison]:
+    """Carry out the plan with a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from kernelsieve.bench.runner import count_steps, run, skipped
+    from kernelsieve.bench.runner import run, skipped
 
     console = Console(stderr=True, quiet=silent)
     for line in skipped(plan):
         console.print(f"Note: {line}", style="dim", highlight=False)
     columns = (
-        TextColumn("{task.description:<36}"),
-        BarColumn(bar_width=18),
+        TextColumn("{task.description:<44}"),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
     console.quiet = silent or not console.is_terminal  # no bar in a log
-    results = []
-    with (
-        Progress(*columns, console=console, transient=True) as progress,
-        (out / "results.jsonl").open("w", encoding="utf-8") as file,
-    ):
-        task, done = progress.add_task("", total=count_steps(plan)), itertools.count()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
 
-        def report(step: str) -> None:
-            progress.update(task, completed=next(done), description=step)
+        def report(step: str, done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, description=step)
 
-        for result in run(plan, report):
-            results.append(result)
-            print(result.to_json(), file=file, flush=True)
-    return results
+        return run(plan, store, report)
 
 
-def _write(summaries: list[Summary], out: Path) -> Path | None:
-    """table.md and the picture; returns the picture's path, None without matplotlib."""
-    from kernelsieve.bench import plots, table
+def _write(comparisons: list[Comparison], out: Path) -> bool:
+    """table.md, report.html and bench.png; False where matplotlib is missing for pictures."""
+    from kernelsieve.bench import plots, report, table
 
-    (out / "table.md").write_text(table.markdown(summaries), encoding="utf-8")
+    (out / "table.md").write_text(table.markdown(comparisons), encoding="utf-8")
     try:
-        plots.save(summaries, out / "bench.png")
+        plots.save(comparisons, out / "bench.png")
+        has_pictures = True
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        return None
-    return out / "bench.png"
+        has_pictures = False
+    page = report.html(comparisons, pictures=has_pictures)
+    (out / "report.html").write_text(page, encoding="utf-8")
+    return has_pictures
 
 
-def _print_tables(summaries: list[Summary]) -> None:
+def _as_json(comparisons: list[Comparison]) -> str:
+    """Set-up and means of every dataset; the single runs are in results.jsonl."""
+    import json
+    from dataclasses import asdict
+
+    content = [
+        {
+            "setup": asdict(c.setup),
+            "rows": [{**asdict(r), "chosen": r is c.chosen(r.method)} for r in c.rows],
+        }
+        for c in comparisons
+    ]
+    return json.dumps(content, indent=1)
+
+
+def _print_tables(comparisons: list[Comparison]) -> None:
     from rich.console import Console
 
-    from kernelsieve.bench.table import Report
+    from kernelsieve.bench.table import Terminal
 
-    Console().print(Report(summaries))
+    Console().print(Terminal(comparisons))
 
 
-def _print_files(out: Path, picture: Path | None, seconds: float) -> None:
-    from kernelsieve.bench.table import duration
+def _print_files(out: Path, has_pictures: bool, seconds: float, nothing_new: bool) -> None:
+    from kernelsieve.bench.words import duration
 
-    typer.echo(f"Picture: {picture or NO_PICTURE}")
+    typer.echo(f"Report:  {out / 'report.html'}")
+    typer.echo(f"Picture: {out / 'bench.png' if has_pictures else NO_PICTURE}")
     typer.echo(f"Tables:  {out / 'table.md'}")
     typer.echo(f"Records: {out / 'results.jsonl'}")
     typer.echo(f"Took:    {duration(seconds)}")
+    if nothing_new:
+        typer.echo("Nothing was measured: all of it was there; --fresh measures anew.")
 
 
 @contextmanager
 def _user_errors() -> Iterator[None]:
     """Turn what a wrong argument or a missing file raises into a UserError."""
+    from kernelsieve.bench.records import RecordError
     from kernelsieve.bench.runner import PlanError
     from kernelsieve.datasets import DatasetError
 
     try:
         yield
-    except (PlanError, DatasetError, FileNotFoundError) as error:
+    except (PlanError, RecordError, DatasetError, FileNotFoundError) as error:
         raise UserError(str(error)) from error
 
 

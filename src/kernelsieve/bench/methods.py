@@ -1,4 +1,4 @@
-"""The methods that ``kernelsieve bench`` compares: one row of ``METHODS`` each.
+"""The methods that ``kernelsieve bench`` can compare: one row of ``METHODS`` each.
 
 To add one, write a function from :class:`Settings` to an unfitted scikit-learn regressor and give
 it a row. Only ``fit`` is timed, and it has to do all the work: features and regression.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch, RBFSampler
 from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import KernelCenterer
 
 from kernelsieve import (
@@ -29,10 +29,12 @@ from kernelsieve import (
     NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
+    TensorSketchFeatures,
 )
 from kernelsieve.features import FeatureMap
 
 EXACT_MAX_ROWS = 5_000
+POLYNOMIAL_DEGREE = 3
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,28 @@ class Method:
 
     Attributes
     ----------
-    name, description : str
+    name : str
+        What it is called on the command line.
+    label : str
+        What it is called in tables.
+    description : str
     build : callable
         Settings -> unfitted regressor.
     has_features : bool
-        Whether the result depends on s; if not, the method runs once per seed.
+        Whether the result depends on s; if not, the method runs at one s only.
     max_rows : int or None
         Training rows above which it is left out.
+    gaussian : bool
+        Whether its features stand for the Gaussian kernel, so that their epsilon can be told.
     """
 
     name: str
+    label: str
     description: str
     build: Callable[[Settings], Any]
     has_features: bool = True
     max_rows: int | None = None
+    gaussian: bool = True
 
 
 class ExactKernelRidge(RegressorMixin, BaseEstimator):
@@ -105,6 +115,13 @@ class ExactKernelRidge(RegressorMixin, BaseEstimator):
         return self.ridge_.predict(self.centerer_.transform(K)) + self.mean_
 
 
+def transformer_of(model: Any) -> Any:
+    """The fitted feature map of a model, ours or a scikit-learn pipeline; None without one."""
+    if hasattr(model, "features_"):
+        return model.features_
+    return model[0] if isinstance(model, Pipeline) else None
+
+
 def _linear(settings: Settings) -> Any:
     return Ridge(alpha=settings.alpha)
 
@@ -113,95 +130,132 @@ def _exact(settings: Settings) -> Any:
     return ExactKernelRidge(gamma=settings.gamma, alpha=settings.alpha)
 
 
-def _ours(features: type[FeatureMap], settings: Settings, **options: Any) -> Any:
-    fresh = features(
-        n_components=settings.n_components,
-        gamma=settings.gamma,
-        random_state=settings.seed,
-        n_jobs=settings.n_threads,
-        **options,
-    )
-    return KernelRidge(fresh, alpha=settings.alpha, n_jobs=settings.n_threads)
+def _ours(features: type[FeatureMap], **options: Any) -> Callable[[Settings], Any]:
+    """Kernel ridge regression on one of our maps."""
+
+    def build(settings: Settings) -> Any:
+        fresh = features(
+            n_components=settings.n_components,
+            gamma=settings.gamma,
+            random_state=settings.seed,
+            n_jobs=settings.n_threads,
+            **options,
+        )
+        return KernelRidge(fresh, alpha=settings.alpha, n_jobs=settings.n_threads)
+
+    return build
 
 
-def _adaptive(settings: Settings) -> Any:
-    return _ours(AdaptiveFeatures, settings)
+def _taylor_gamma(settings: Settings) -> float:
+    """(2 gamma <x, y> / p + 1)^p tends to exp(2 gamma <x, y>), the Gaussian's inner part."""
+    return 2.0 * settings.gamma / POLYNOMIAL_DEGREE
 
 
-def _row_norm(settings: Settings) -> Any:
-    return _ours(RowNormFeatures, settings)
+def _tensor_sketch(settings: Settings) -> Any:
+    build = _ours(TensorSketchFeatures, degree=POLYNOMIAL_DEGREE)
+    return build(replace(settings, gamma=_taylor_gamma(settings)))
 
 
-def _fourier(settings: Settings) -> Any:
-    return _ours(FourierFeatures, settings)
+def _sklearn(transformer: type, **options: Any) -> Callable[[Settings], Any]:
+    """scikit-learn's map and its Ridge."""
+
+    def build(settings: Settings) -> Any:
+        features = transformer(
+            gamma=settings.gamma,
+            n_components=settings.n_components,
+            random_state=settings.seed,
+            **options,
+        )
+        return make_pipeline(features, Ridge(alpha=settings.alpha))
+
+    return build
 
 
-def _fourier_orthogonal(settings: Settings) -> Any:
-    return _ours(FourierFeatures, settings, frequencies="orthogonal")
-
-
-def _fourier_structured(settings: Settings) -> Any:
-    return _ours(FourierFeatures, settings, frequencies="structured")
-
-
-def _fourier_modified(settings: Settings) -> Any:
-    return _ours(FourierFeatures, settings, frequencies="modified")
-
-
-def _oblivious(settings: Settings) -> Any:
-    return _ours(ObliviousFeatures, settings)
-
-
-def _maclaurin(settings: Settings) -> Any:
-    return _ours(MaclaurinFeatures, settings)
-
-
-def _nystrom(settings: Settings) -> Any:
-    return _ours(NystromFeatures, settings)
-
-
-def _nystrom_leverage(settings: Settings) -> Any:
-    return _ours(NystromFeatures, settings, landmarks="leverage")
-
-
-def _sklearn(transformer: type, settings: Settings) -> Any:
-    features = transformer(
-        gamma=settings.gamma, n_components=settings.n_components, random_state=settings.seed
-    )
-    return make_pipeline(features, Ridge(alpha=settings.alpha))
-
-
-def _rbfsampler(settings: Settings) -> Any:
-    return _sklearn(RBFSampler, settings)
-
-
-def _nystroem(settings: Settings) -> Any:
-    return _sklearn(Nystroem, settings)
+def _count_sketch(settings: Settings) -> Any:
+    build = _sklearn(PolynomialCountSketch, degree=POLYNOMIAL_DEGREE, coef0=1)
+    return build(replace(settings, gamma=_taylor_gamma(settings)))
 
 
 _ROWS = (
-    Method("linear", "ridge on the inputs, no kernel", _linear, has_features=False),
+    Method("fourier", "Fourier", "random Fourier features", _ours(FourierFeatures)),
+    Method(
+        "nystrom",
+        "Nystrom",
+        "landmarks drawn by recursive ridge leverage",
+        _ours(NystromFeatures, landmarks="leverage"),
+    ),
+    Method(
+        "oblivious", "Oblivious", "oblivious sketch of the Taylor series", _ours(ObliviousFeatures)
+    ),
+    Method("row-norm", "Row norm", "distinct products drawn by norm", _ours(RowNormFeatures)),
+    Method(
+        "adaptive",
+        "Adaptive",
+        "distinct products chosen by leverage, target and norm",
+        _ours(AdaptiveFeatures),
+    ),
+    Method(
+        "row-norm-paper",
+        "Row norm [1]",
+        "the paper's single round: sketched, independent draws",
+        _ours(RowNormFeatures, sampler="paper"),
+    ),
+    Method(
+        "adaptive-paper",
+        "Adaptive [1]",
+        "the paper's full recursion: sketched, independent draws",
+        _ours(AdaptiveFeatures, sampler="paper"),
+    ),
+    Method(
+        "tensor-sketch",
+        "TensorSketch",
+        "sketch of a polynomial kernel of degree 3",
+        _tensor_sketch,
+        gaussian=False,
+    ),
+    Method("maclaurin", "Maclaurin", "random Maclaurin features", _ours(MaclaurinFeatures)),
+    Method(
+        "fourier-orthogonal",
+        "FF orthogon.",
+        "Fourier features in orthogonal blocks",
+        _ours(FourierFeatures, frequencies="orthogonal"),
+    ),
+    Method(
+        "fourier-structured",
+        "FF structur.",
+        "orthogonal Fourier features by fast transforms",
+        _ours(FourierFeatures, frequencies="structured"),
+    ),
+    Method(
+        "fourier-modified",
+        "FF modified",
+        "Fourier features drawn by a bound on leverage",
+        _ours(FourierFeatures, frequencies="modified"),
+    ),
+    Method("nystrom-uniform", "Nystrom un.", "uniform landmarks", _ours(NystromFeatures)),
+    Method(
+        "sklearn-rbfsampler", "RBFSampler", "scikit-learn's Fourier features", _sklearn(RBFSampler)
+    ),
+    Method("sklearn-nystroem", "Nystroem", "scikit-learn's uniform landmarks", _sklearn(Nystroem)),
+    Method(
+        "sklearn-polynomialcountsketch",
+        "CountSketch",
+        "scikit-learn's sketch of a polynomial kernel of degree 3",
+        _count_sketch,
+        gaussian=False,
+    ),
+    Method("linear", "Linear", "ridge on the inputs, no kernel", _linear, has_features=False),
     Method(
         "exact",
+        "Exact",
         f"exact kernel ridge, up to {EXACT_MAX_ROWS:,} training rows",
         _exact,
         has_features=False,
         max_rows=EXACT_MAX_ROWS,
     ),
-    Method("adaptive", "features chosen by leverage, target and norm", _adaptive),
-    Method("row-norm", "features sampled by their norm", _row_norm),
-    Method("fourier", "random Fourier features", _fourier),
-    Method("fourier-orthogonal", "Fourier features in orthogonal blocks", _fourier_orthogonal),
-    Method("fourier-structured", "the same by fast transforms", _fourier_structured),
-    Method("fourier-modified", "Fourier features by a leverage bound", _fourier_modified),
-    Method("oblivious", "oblivious sketch of the Taylor series", _oblivious),
-    Method("maclaurin", "random Maclaurin features", _maclaurin),
-    Method("nystrom", "the kernel with uniform landmarks", _nystrom),
-    Method("nystrom-leverage", "landmarks by ridge leverage", _nystrom_leverage),
-    Method("sklearn-rbfsampler", "scikit-learn's RBFSampler and Ridge", _rbfsampler),
-    Method("sklearn-nystroem", "scikit-learn's Nystroem and Ridge", _nystroem),
 )
 METHODS = {method.name: method for method in _ROWS}
+PAPER_METHODS = ("fourier", "nystrom", "oblivious", "row-norm", "adaptive")
 
 
 def find_method(name: str) -> Method:

@@ -1,55 +1,61 @@
 """The protocol of the paper's experiments, for any methods on any data.
 
-Inputs are standardised on the training rows, and cut at 8 standard deviations. gamma and alpha are
-chosen once, by cross-validation on Fourier features, and given to every method. What is timed is
-all of training, features and regression, with the same number of threads for everybody, after a
-warm-up that is not counted. Within a seed the methods run in random order, so that a slow minute
-of the machine is nobody's own.
+gamma and alpha are chosen once and given to every method. The number of features s starts small
+and doubles, for each method until its error stops improving. What is timed is all of training,
+features and regression, with the same number of threads for everybody, after a warm-up that is not
+counted. At every s the methods and seeds take turns in random order, so that a slow minute of the
+machine is nobody's own.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
+import hashlib
+import statistics
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from kernelsieve import FourierFeatures, datasets
+from kernelsieve import __version__, datasets
+from kernelsieve._parallel import thread_count
 from kernelsieve._random import stream
-from kernelsieve._validation import check_count
-from kernelsieve.bench.methods import METHODS, Settings, find_method
-from kernelsieve.bench.records import Result
-from kernelsieve.kernels import Gaussian, resolve_kernel
+from kernelsieve._validation import check_count, check_positive
+from kernelsieve.bench.machine import environment, watch_memory
+from kernelsieve.bench.methods import PAPER_METHODS, Settings, find_method, transformer_of
+from kernelsieve.bench.problem import Problem, choose_gamma_alpha, prepare, test_rows
+from kernelsieve.bench.quality import Sample, spectrum_of, take_sample
+from kernelsieve.bench.records import (
+    NEGLIGIBLE,
+    Comparison,
+    Result,
+    Setup,
+    Stop,
+    Store,
+    summarise,
+)
+from kernelsieve.datasets import Dataset
+from kernelsieve.datasets.verify import checksum
 
-BUILT_IN = ("diabetes", "friedman", "product")
-
-SPLIT_SEED = 0
-TEST_SHARE = 0.25
-CLIP = 8.0
-
-# The search for gamma (in units of "scale", 1 / (d var)) and alpha: bounded, whatever n is.
-TUNING_ROWS = 4_000
-TUNING_COMPONENTS = 1_000
-GAMMA_FACTORS = tuple(2.0**power for power in range(-5, 3))
-ALPHAS = np.logspace(-5, 2, 15)
+BUILT_IN = ("diabetes", "friedman", "product", "onehot")
+FILE_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+LADDER = (125, 250, 500, 1000, 2000, 4000)
+PATIENCE = 2  # doublings of s without a noticeable gain before a method stops
+PROTOCOL = 1  # part of the conditions: raise it when older results are not comparable any more
 
 WARM_UP_ROWS = 256
 WARM_UP_COMPONENTS = 64
 
-Report = Callable[[str], None]
+# How much longer a fit takes with twice the features; between linear and quadratic.
+SLOWEST_GROWTH, FASTEST_GROWTH = 2.0, 4.0
+
+Report = Callable[[str, int, int], None]
 
 
 class PlanError(ValueError):
@@ -62,42 +68,158 @@ class Plan:
 
     Attributes
     ----------
-    datasets, methods : tuple of str
-    n_components : tuple of int
-        The values of s.
+    datasets : tuple of str
+        Names of :func:`kernelsieve.datasets.names`, or CSV files.
+    methods : tuple of str
+        Names in ``METHODS``.
+    n_components : tuple of int or None
+        The values of s; None doubles s from 125 on until the error stops improving.
     n_seeds : int
         Seeds 0, 1, ... of the features; the split into training and test rows is one and the same.
-    n_threads : int
-        For everybody. One is the default: its times depend least on what else the machine does.
-    folder : path or None
-        Where data files are, see :func:`kernelsieve.datasets.data_folder`.
+    n_threads : int or None
+        For everybody; None takes all cores.
+    budget_minutes : float or None
+        About how long it may take in all: the largest s are left out where they would take longer.
+    target : str or None
+        The column of a CSV file that is to be predicted.
+    drop : tuple of str
+        Columns of a CSV file to leave out.
+    folder : Path or None
+        Where data files are looked for first.
     """
 
     datasets: tuple[str, ...] = BUILT_IN
-    methods: tuple[str, ...] = tuple(METHODS)
-    n_components: tuple[int, ...] = (250, 500, 1000)
-    n_seeds: int = 3
-    n_threads: int = 1
-    folder: str | os.PathLike[str] | None = field(default=None, compare=False)
+    methods: tuple[str, ...] = PAPER_METHODS
+    n_components: tuple[int, ...] | None = None
+    n_seeds: int = 5
+    n_threads: int | None = None
+    budget_minutes: float | None = None
+    target: str | None = None
+    drop: tuple[str, ...] = ()
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         try:
             for name in self.datasets:
-                datasets.describe(name)
+                if not is_file_name(name):
+                    datasets.describe(name)
             for name in self.methods:
                 find_method(name)
-            for s in self.n_components:
+            for s in self.n_components or ():
                 check_count(s, "features", "it is the number of features to make")
             check_count(self.n_seeds, "seeds", "it is the number of repetitions")
-            check_count(self.n_threads, "threads", "it is the number of threads to use")
+            if self.n_threads is not None:
+                check_count(self.n_threads, "threads", "it is the number of threads to use")
+            if self.budget_minutes is not None:
+                check_positive(self.budget_minutes, "budget", "it is a number of minutes")
         except (TypeError, ValueError) as error:
             raise PlanError(str(error)) from error
-        if not (self.datasets and self.methods and self.n_components):
+        if not (self.datasets and self.methods and self.n_components != ()):
             raise PlanError("nothing to compare: name a dataset, a method and a number of features")
+        files = any(map(is_file_name, self.datasets))
+        if not files and (self.target or self.drop):
+            raise PlanError(
+                "--target and --drop are for files of your own: name one, such as my.csv"
+            )
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that everybody gets."""
+        return thread_count(self.n_threads)
+
+    def ladder(self, n_train: int) -> tuple[int, ...]:
+        """The values of s, smallest first: up to the number of rows, unless they were given."""
+        if self.n_components is not None:
+            return tuple(sorted(set(self.n_components)))
+        return tuple(s for s in LADDER if s <= n_train) or LADDER[:1]
+
+    def load(self, name: str) -> Dataset:
+        """A dataset of the plan."""
+        if is_file_name(name):
+            return _own_file(name, Path(name).stat().st_mtime_ns, self.target, self.drop)
+        return datasets.load(name, folder=self.folder)
+
+    def n_rows(self, name: str) -> int:
+        """Its number of rows."""
+        return len(self.load(name).y) if is_file_name(name) else datasets.describe(name).n_rows
+
+
+@lru_cache(maxsize=8)
+def _own_file(name: str, modified: int, target: str | None, drop: tuple[str, ...]) -> Dataset:
+    """A file of the user's, read once for as long as it is not changed."""
+    return datasets.read_csv(name, target, drop)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether this is a file of the user's, and not a name of ours.
+
+    Examples
+    --------
+    >>> is_file_name("prices.csv"), is_file_name("wine")
+    (True, False)
+    """
+    return name.lower().endswith(FILE_ENDINGS)
+
+
+def check_data(plan: Plan, progress: bool = False) -> None:
+    """Find or download all data and read the user's own: before hours of work, not after."""
+    for name in plan.datasets:
+        if is_file_name(name):
+            plan.load(name)
+        else:
+            datasets.ensure_files([name], folder=plan.folder, progress=progress)
+
+
+def run(
+    plan: Plan, store: Store, report: Report = lambda step, done, total: None
+) -> list[Comparison]:
+    """Carry out a plan, except for what is in the store already.
+
+    ``report`` is called before every step with a line of text, the number of fits done on this
+    dataset and the number of those that are planned; the latter falls when a method stops early.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = Store(Path(tempfile.mkdtemp()) / "results.jsonl")
+    >>> plan = Plan(("diabetes",), methods=("fourier",), n_components=(50,), n_seeds=1)
+    >>> [comparison.methods for comparison in run(plan, store)]
+    [['fourier']]
+    """
+    check_data(plan)
+    left = None if plan.budget_minutes is None else 60.0 * plan.budget_minutes
+    comparisons = []
+    for i, name in enumerate(plan.datasets):
+        race = Race(plan, plan.load(name), store, report)
+        comparisons.append(race.run(None if left is None else left * _share(plan, i)))
+        if left is not None:
+            left = max(0.0, left - race.seconds)
+    return comparisons
+
+
+def _share(plan: Plan, i: int) -> float:
+    """The i-th dataset's share of the time left: large data need more, but not in proportion."""
+    weights = [plan.n_rows(name) ** (1 / 3) for name in plan.datasets[i:]]
+    return weights[0] / sum(weights)
+
+
+def skipped(plan: Plan) -> list[str]:
+    """Which methods are left out where, and why: one line each."""
+    lines = []
+    for name in plan.datasets:
+        n_rows = plan.n_rows(name)
+        n_train = n_rows - test_rows(n_rows)
+        for method in map(find_method, plan.methods):
+            if method.max_rows is not None and n_train > method.max_rows:
+                lines.append(
+                    f"{method.name} is left out on {name}: "
+                    f"{n_train:,} training rows, its limit is {method.max_rows:,}"
+                )
+    return lines
 
 
 @dataclass(frozen=True)
-class Job:
+class Cell:
     """One fit to do."""
 
     method: str
@@ -105,183 +227,255 @@ class Job:
     seed: int
 
     def __str__(self) -> str:
-        return self.method if self.n_components is None else f"{self.method}, s={self.n_components}"
+        size = "" if self.n_components is None else f", s={self.n_components}"
+        return f"{self.method}{size}, seed {self.seed}"
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A dataset, split and scaled, with its gamma and alpha."""
+class Race:
+    """The comparison on one dataset."""
 
-    name: str
-    X_train: Any
-    X_test: Any
-    y_train: NDArray[np.float64]
-    y_test: NDArray[np.float64]
-    gamma: float
-    alpha: float
+    def __init__(
+        self,
+        plan: Plan,
+        data: Dataset,
+        store: Store,
+        report: Report = lambda step, done, total: None,
+    ) -> None:
+        self.plan, self.store, self.report = plan, store, report
+        self.problem = prepare(data)
+        self.conditions = _conditions(plan, data, self.problem)
+        self.ladder = plan.ladder(len(self.problem.y_train))
+        known = store.select(Result, self.conditions)
+        self.known = {Cell(r.method, r.n_components, r.seed): r for r in known}
+        self.results: list[Result] = []
+        self.stops: dict[str, Stop] = {}
+        self.warm: set[str] = set()
+        self._sample: Sample | None = None
 
-
-def run(plan: Plan, report: Report = lambda message: None) -> Iterator[Result]:
-    """Carry out a plan; each result comes as soon as it is there.
-
-    ``report`` is called with a line of text before every step, :func:`count_steps` times in all.
-
-    Examples
-    --------
-    >>> plan = Plan(("diabetes",), methods=("fourier",), n_components=(50,), n_seeds=1)
-    >>> [result.method for result in run(plan)]
-    ['fourier']
-    """
-    check_files(plan)  # before hours of work, not after
-    for name in plan.datasets:
-        report(f"{name}: choosing gamma and alpha")
-        problem = prepare(datasets.load(name, folder=plan.folder), plan.n_threads)
-        warm_up(problem, plan)
-        for job in jobs(plan, len(problem.y_train)):
-            report(f"{name}: {job}")
-            yield measure(problem, job, plan.n_threads)
-
-
-def check_files(plan: Plan) -> None:
-    """Raise FileNotFoundError if a file of one of the datasets is missing."""
-    for name in plan.datasets:
-        datasets.require_files(name, folder=plan.folder)
-
-
-def count_steps(plan: Plan) -> int:
-    """How often :func:`run` will report."""
-    rows = (datasets.describe(name).n_rows for name in plan.datasets)
-    return sum(1 + len(jobs(plan, n - _test_rows(n))) for n in rows)
-
-
-def skipped(plan: Plan) -> list[str]:
-    """Which methods are left out where, and why: one line each."""
-    lines = []
-    for name, method in itertools.product(plan.datasets, map(find_method, plan.methods)):
-        n = datasets.describe(name).n_rows
-        if method.max_rows is not None and n - _test_rows(n) > method.max_rows:
-            lines.append(
-                f"{method.name} is left out on {name}: "
-                f"{n - _test_rows(n):,} training rows, its limit is {method.max_rows:,}"
-            )
-    return lines
-
-
-def jobs(plan: Plan, n_train: int) -> list[Job]:
-    """Every fit of the plan on ``n_train`` rows: seed by seed, shuffled within each."""
-    methods = [find_method(name) for name in plan.methods]
-    methods = [m for m in methods if m.max_rows is None or n_train <= m.max_rows]
-    planned = []
-    for seed in range(plan.n_seeds):
-        round_ = [
-            Job(method.name, s, seed)
-            for method in methods
-            for s in (plan.n_components if method.has_features else (None,))
+    def run(self, budget_seconds: float | None = None) -> Comparison:
+        """Grow s, level by level; every method and seed runs at a level before the next."""
+        self.setup = self._setup()
+        active = [
+            name
+            for name in self.plan.methods
+            if (limit := find_method(name).max_rows) is None or len(self.problem.y_train) <= limit
         ]
-        stream(seed, "bench order").shuffle(round_)
-        planned += round_
-    return planned
+        for level, s in enumerate(self.ladder):
+            for cell in self.cells(active, s, first=level == 0):
+                self.report(f"{self.problem.name}: {cell}", len(self.results), self._total(active))
+                self.results.append(self.known.get(cell) or self._measure(cell))
+            active = self._survivors(active, level, budget_seconds)
+        rows = summarise(self.results, self.plan.methods)
+        return Comparison(self.setup, tuple(rows), tuple(self.stops.values()))
 
+    @property
+    def seconds(self) -> float:
+        """What all of it took, whether now or in an earlier run."""
+        return self.setup.seconds + sum(r.seconds for r in self.results)
 
-def prepare(data: datasets.Dataset, n_threads: int = 1) -> Problem:
-    """Split, scale on the training rows, and choose gamma and alpha on them."""
-    train, test = train_test_split(
-        np.arange(len(data.y)), test_size=_test_rows(len(data.y)), random_state=SPLIT_SEED
-    )
-    scaler = scaler_for(data.X)
-    X_train, X_test = scaler.fit_transform(data.X[train]), scaler.transform(data.X[test])
-    y_train, y_test = data.y[train], data.y[test]
-    with threadpool_limits(n_threads):
-        gamma, alpha = choose_gamma_alpha(X_train, y_train, n_threads)
-    return Problem(data.name, X_train, X_test, y_train, y_test, gamma, alpha)
+    def cells(self, active: Sequence[str], s: int, first: bool) -> list[Cell]:
+        """Every fit of a level, shuffled; methods without features run at the first only."""
+        cells = [
+            Cell(name, s if find_method(name).has_features else None, seed)
+            for name in active
+            if first or find_method(name).has_features
+            for seed in range(self.plan.n_seeds)
+        ]
+        order = stream(s, "bench order").permutation(len(cells))
+        return [cells[i] for i in order]
 
+    def _total(self, active: Sequence[str]) -> int:
+        """Fits on this dataset if nobody stops early from now on."""
+        fits = 0
+        for name in self.plan.methods:
+            if not find_method(name).has_features:
+                fits += 1
+            elif name in active:
+                fits += len(self.ladder)
+            elif name in self.stops:
+                fits += 1 + self.ladder.index(self.stops[name].n_components)
+        return fits * self.plan.n_seeds
 
-def scaler_for(X: Any) -> Any:
-    """How to scale X: dense columns are standardised, 0/1 sparse ones kept, counts get tf-idf.
+    # --- when to stop -----------------------------------------------------------------------------
 
-    Standardised values are cut at CLIP standard deviations: a column that is nearly always the
-    same makes outliers that no kernel is meant for, and every method suffers from them.
-    """
-    if not sp.issparse(X):
-        clip = FunctionTransformer(np.clip, kw_args={"a_min": -CLIP, "a_max": CLIP})
-        return make_pipeline(StandardScaler(), clip)
-    if np.all(X.data == 1.0):
-        return FunctionTransformer(accept_sparse=True)
-    return TfidfTransformer(sublinear_tf=True)
+    def _survivors(
+        self, active: Sequence[str], level: int, budget_seconds: float | None
+    ) -> list[str]:
+        """Who goes on to the next s."""
+        growing = self.plan.n_components is None
+        reasons: dict[str, str] = {}
+        for name in active:
+            if not find_method(name).has_features:
+                continue
+            if level + 1 == len(self.ladder):
+                reasons[name] = "limit"
+            elif growing and level >= PATIENCE and self._gain(name, level) < NEGLIGIBLE:
+                reasons[name] = "no gain"
+        going = [m for m in active if find_method(m).has_features and m not in reasons]
+        for name in self._too_slow(going, level, budget_seconds):
+            reasons[name] = "budget"
+        for name, reason in reasons.items():
+            self.stops[name] = Stop(name, self.ladder[level], reason)
+        return [name for name in going if name not in reasons]
 
+    def _gain(self, name: str, level: int) -> float:
+        """By which part the last doublings of s lowered the lowest mean error."""
+        errors = [
+            statistics.fmean(r.error for r in self._at(name, s)) for s in self.ladder[: level + 1]
+        ]
+        before, after = min(errors[:-PATIENCE]), min(errors[-PATIENCE:])
+        return 1.0 - after / before if before > 0 else 0.0
 
-def choose_gamma_alpha(X: Any, y: NDArray[np.float64], n_threads: int) -> tuple[float, float]:
-    """The pair with the smallest leave-one-out error of Fourier features on a bounded subsample."""
-    rows = stream(SPLIT_SEED, "tuning rows").permutation(len(y))[:TUNING_ROWS]
-    X, y = X[rows], y[rows]
-    scale = cast(Gaussian, resolve_kernel("gaussian", X, "scale")).gamma
-    best = (np.inf, scale, 1.0)
-    for factor in GAMMA_FACTORS:
-        features = FourierFeatures(
-            TUNING_COMPONENTS, gamma=factor * scale, random_state=SPLIT_SEED, n_jobs=n_threads
-        )
-        errors = leave_one_out_errors(features.fit_transform(X), y, ALPHAS)
-        best = min(best, (errors.min(), factor * scale, ALPHAS[errors.argmin()]))
-    return float(best[1]), float(best[2])
+    def _too_slow(
+        self, going: Sequence[str], level: int, budget_seconds: float | None
+    ) -> list[str]:
+        """The slowest methods, so many that the others fit into the budget at the next level.
 
+        All times that it looks at are in the records: a resumed run chooses the same.
+        """
+        if budget_seconds is None or not going:
+            return []
+        expected = {name: self._expected_seconds(name, level) for name in going}
+        slow = []
+        for name in sorted(going, key=expected.__getitem__, reverse=True):
+            if sum(expected.values()) <= budget_seconds - self.seconds:
+                break
+            slow.append(name)
+            del expected[name]
+        return slow
 
-def leave_one_out_errors(
-    Z: NDArray[np.float64], y: NDArray[np.float64], alphas: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Leave-one-out RMSE of a ridge of y on Z, with intercept, for each of ``alphas``.
+    def _expected_seconds(self, name: str, level: int) -> float:
+        """What the next level will take, from the last one or two."""
+        seconds = [
+            sum(r.fit_seconds + r.predict_seconds for r in self._at(name, s))
+            for s in self.ladder[max(0, level - 1) : level + 1]
+        ]
+        growth = seconds[-1] / seconds[0] if len(seconds) > 1 else FASTEST_GROWTH
+        return seconds[-1] * min(max(growth, SLOWEST_GROWTH), FASTEST_GROWTH)
 
-    One eigendecomposition serves them all: the error without row i is residual_i / (1 - H_ii), for
-    the hat matrix H.
-    """
-    Z, y = Z - Z.mean(axis=0), y - y.mean()
-    wide = Z.shape[0] < Z.shape[1]
-    eigenvalues, vectors = np.linalg.eigh(Z @ Z.T if wide else Z.T @ Z)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    U = vectors * np.sqrt(eigenvalues) if wide else Z @ vectors  # Z, rotated to its main axes
-    shrinkage = 1.0 / (eigenvalues[:, None] + alphas)
-    residuals = y[:, None] - U @ (shrinkage * (U.T @ y)[:, None])
-    leverages = np.square(U) @ shrinkage + 1.0 / len(y)
-    return np.sqrt(np.mean(np.square(residuals / (1.0 - leverages)), axis=0))
+    def _at(self, name: str, s: int) -> list[Result]:
+        return [r for r in self.results if (r.method, r.n_components) == (name, s)]
 
+    # --- measuring --------------------------------------------------------------------------------
 
-def warm_up(problem: Problem, plan: Plan) -> None:
-    """A small fit of every method: compilation and first imports are nobody's training time."""
-    X, y = problem.X_train[:WARM_UP_ROWS], problem.y_train[:WARM_UP_ROWS]
-    settings = Settings(WARM_UP_COMPONENTS, problem.gamma, problem.alpha, 0, plan.n_threads)
-    with threadpool_limits(plan.n_threads):
-        for name in plan.methods:
-            find_method(name).build(settings).fit(X, y).predict(X)
-
-
-def measure(problem: Problem, job: Job, n_threads: int) -> Result:
-    """Fit, predict, and write down what it took."""
-    settings = Settings(job.n_components or 0, problem.gamma, problem.alpha, job.seed, n_threads)
-    model = find_method(job.method).build(settings)
-    with threadpool_limits(n_threads), warnings.catch_warnings():
-        # Nystroem's remark that s is larger than n: the table shows s and n already.
-        warnings.filterwarnings("ignore", message="n_components > n_samples")
+    def _setup(self) -> Setup:
+        """gamma, alpha and the spectrum: from the store, or found now."""
+        known = self.store.select(Setup, self.conditions)
+        if known:
+            return known[-1]
+        problem, threads = self.problem, self.plan.threads
+        self.report(f"{problem.name}: choosing gamma and alpha", 0, self._total(self.plan.methods))
         start = perf_counter()
-        model.fit(problem.X_train, problem.y_train)
-        fitted = perf_counter()
-        predicted = model.predict(problem.X_test)
-        end = perf_counter()
-    return Result(
-        dataset=problem.name,
-        method=job.method,
-        n_components=job.n_components,
-        seed=job.seed,
-        error=float(root_mean_squared_error(problem.y_test, predicted)),
-        metric="RMSE",
-        fit_seconds=fitted - start,
-        predict_seconds=end - fitted,
-        n_train=len(problem.y_train),
-        n_test=len(problem.y_test),
-        n_inputs=problem.X_train.shape[1],
-        gamma=problem.gamma,
-        alpha=problem.alpha,
-        n_threads=n_threads,
+        gamma, alpha = choose_gamma_alpha(problem.X_train, problem.y_train, threads)
+        with self._fair():
+            spectrum = spectrum_of(problem.X_train, gamma, alpha)
+        setup = Setup(
+            dataset=problem.name,
+            conditions=self.conditions,
+            n_train=len(problem.y_train),
+            n_test=len(problem.y_test),
+            n_inputs=problem.X_train.shape[1],
+            gamma=gamma,
+            alpha=alpha,
+            float_type=str(problem.X_train.dtype),
+            n_threads=threads,
+            statistical_dimension=spectrum.statistical_dimension,
+            spectrum_places=spectrum.places,
+            spectrum_values=spectrum.values,
+            seconds=perf_counter() - start,
+            environment=environment(),
+        )
+        self.store.add(setup)
+        return setup
+
+    def _measure(self, cell: Cell) -> Result:
+        """Fit, predict, and write down what it took."""
+        begin = perf_counter()
+        self._warm_up(cell.method)
+        problem, setup = self.problem, self.setup
+        model = self._model(cell.method, cell.n_components or 0, cell.seed)
+        with self._fair(), watch_memory() as memory:
+            start = perf_counter()
+            model.fit(problem.X_train, problem.y_train)
+            fitted = perf_counter()
+        with self._fair():
+            predicting = perf_counter()
+            predicted = model.predict(problem.X_test)
+            end = perf_counter()
+        epsilon = self._epsilon(cell.method, model)
+        result = Result(
+            dataset=problem.name,
+            conditions=self.conditions,
+            method=cell.method,
+            n_components=cell.n_components,
+            seed=cell.seed,
+            error=float(root_mean_squared_error(problem.y_test, predicted)),
+            fit_seconds=fitted - start,
+            predict_seconds=end - predicting,
+            seconds=perf_counter() - begin,
+            peak_bytes=memory.peak_bytes,
+            epsilon=epsilon,
+            n_threads=setup.n_threads,
+            gamma=setup.gamma,
+            alpha=setup.alpha,
+            environment=environment(),
+        )
+        self.store.add(result)
+        return result
+
+    def _warm_up(self, name: str) -> None:
+        """A small fit before a method's first: compilation and imports are not training time."""
+        if name in self.warm:
+            return
+        X, y = self.problem.X_train[:WARM_UP_ROWS], self.problem.y_train[:WARM_UP_ROWS]
+        with self._fair():
+            self._model(name, WARM_UP_COMPONENTS, 0).fit(X, y).predict(X)
+        self.warm.add(name)
+
+    def _model(self, name: str, n_components: int, seed: int) -> Any:
+        settings = Settings(
+            n_components, self.setup.gamma, self.setup.alpha, seed, self.setup.n_threads
+        )
+        return find_method(name).build(settings)
+
+    def _epsilon(self, name: str, model: Any) -> float | None:
+        transformer = transformer_of(model)
+        if transformer is None or not find_method(name).gaussian:
+            return None
+        if self._sample is None:
+            self._sample = take_sample(self.problem.X_train, self.setup.gamma, self.setup.alpha)
+        with self._fair():
+            return self._sample.epsilon(transformer)
+
+    def _fair(self) -> _Fair:
+        return _Fair(self.plan.threads)
+
+
+class _Fair:
+    """The same number of threads for everybody, and no remarks of Nystroem's that s exceeds n."""
+
+    def __init__(self, n_threads: int) -> None:
+        self.limits = threadpool_limits(n_threads)
+        self.warnings = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        self.warnings.__enter__()
+        warnings.filterwarnings("ignore", message="n_components > n_samples")
+
+    def __exit__(self, *error: Any) -> None:
+        self.warnings.__exit__(*error)
+        self.limits.restore_original_limits()
+
+
+def _conditions(plan: Plan, data: Dataset, problem: Problem) -> str:
+    """A key of all that must be equal for results to belong to one table."""
+    parts = (
+        PROTOCOL,
+        __version__,
+        data.name,
+        checksum(data.X, data.y),
+        str(problem.X_train.dtype),
+        plan.threads,
+        np.__version__,
     )
-
-
-def _test_rows(n_rows: int) -> int:
-    return max(1, round(TEST_SHARE * n_rows))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()

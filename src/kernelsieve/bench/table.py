@@ -1,181 +1,247 @@
-"""Results as text: a table with a dot plot for the terminal, and the same in Markdown."""
+"""The table in the paper's layout: methods down, datasets across, published numbers beside ours."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kernelsieve.bench.records import Summary
+from kernelsieve.bench import words
+from kernelsieve.bench.paper import CITATION, PUBLISHED
+from kernelsieve.bench.records import Comparison, Summary
 
-MIN_DOT_WIDTH, MAX_DOT_WIDTH = 14, 40
 GAP = 2
 
 
-class Report:
-    """The tables of a comparison, one per dataset, fitted to the terminal's width."""
+class Terminal:
+    """The tables of a comparison, with as many datasets beside each other as the width allows."""
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
-        self.summaries = list(summaries)
+    def __init__(self, comparisons: Sequence[Comparison]) -> None:
+        self.comparisons = list(comparisons)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for rows in by_dataset(self.summaries):
-            yield Text(heading(rows), style="bold")
-            yield Text(conditions(rows), style="dim")
-            yield terminal_table(rows, options.max_width, options.ascii_only)
+        plus_minus = "+-" if options.ascii_only else "±"
+        for group in grouped(self.comparisons, options.max_width, plus_minus):
+            yield terminal_table(group, plus_minus)
             yield Text()
+        reach = [c for c in self.comparisons if c.fourier_best and len(c.methods) > 1]
+        for group in grouped(reach, options.max_width, plus_minus):
+            yield Text("Features and time to reach Fourier's lowest error", style="bold")
+            yield reaching_table(group)
+            yield Text()
+        yield Padding(Text(words.REMARKS, style="dim"), (0, 0, 1, 0))
 
 
-def terminal_table(rows: Sequence[Summary], width: int, ascii_only: bool = False) -> Table:
-    """One dataset's rows, with each error as a number and as a dot on a common axis."""
-    decimals, best = error_decimals(rows), lowest(rows)
-    low, high = error_range(rows)
-    plus_minus = "+-" if ascii_only else "±"
-    header = ("method", "s", rows[0].runs[0].metric, "training")
-    cells = [
-        (
-            row.method,
-            components(row, none=""),
-            error_text(row, decimals, plus_minus),
-            duration(row.fit_seconds),
-        )
-        for row in rows
-    ]
-    used = sum(max(map(len, column)) + GAP for column in zip(header, *cells, strict=True))
-    dot_width = min(max(width - used, MIN_DOT_WIDTH), MAX_DOT_WIDTH)
-    ends = f"{low:.{decimals}f}", f"{high:.{decimals}f}"
-    axis = ends[0] + " " * (dot_width - len(ends[0]) - len(ends[1])) + ends[1]
+def grouped(
+    comparisons: Sequence[Comparison], width: int, plus_minus: str = "±"
+) -> Iterator[list[Comparison]]:
+    """Datasets that fit beside each other."""
+    rest = list(comparisons)
+    while rest:
+        group = [rest.pop(0)]
+        while rest and _width([*group, rest[0]], plus_minus) <= width:
+            group.append(rest.pop(0))
+        yield group
 
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for title, justify in zip(header, ("left", "right", "right", "right"), strict=True):
-        table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column(axis, no_wrap=True)
-    shown = ""
-    for row, (method, *numbers) in zip(rows, cells, strict=True):
-        style = "bold green" if row is best else ("dim" if row.n_components is None else "")
-        dot = dots(row, low, high, dot_width, ascii_only)
-        table.add_row("" if method == shown else method, *numbers, dot, style=style)
-        shown = method
+
+def _width(group: Sequence[Comparison], plus_minus: str) -> int:
+    first = max(len(words.label(m)) for m in methods_of(group))
+    return first + sum(GAP + max(map(len, _column(c, group, plus_minus))) for c in group)
+
+
+def _column(comparison: Comparison, group: Sequence[Comparison], plus_minus: str) -> Iterator[str]:
+    yield comparison.setup.dataset
+    yield words.sizes(comparison.setup)
+    for method in methods_of(group):
+        for ours, published in _lines(comparison, method, plus_minus):
+            yield ours
+            yield published
+
+
+def methods_of(group: Sequence[Comparison]) -> list[str]:
+    """All methods of some comparisons, in the order of the first."""
+    return list(dict.fromkeys(method for c in group for method in c.methods))
+
+
+def _lines(
+    comparison: Comparison, method: str, plus_minus: str
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Two lines of ours and two of the paper: error and time, and s."""
+    row = comparison.chosen(method)
+    published = PUBLISHED.get((comparison.setup.dataset, method))
+    ours = ("-", "")
+    if row is not None:
+        digits = words.decimals(comparison.rows)
+        rest = (words.duration(row.fit_seconds), words.features(comparison, row))
+        ours = words.error(row, digits, plus_minus), " ".join(filter(None, rest))
+    theirs = ("", "")
+    if published is not None:
+        theirs = f"{published.error}, {published.time}", f"s={published.n_components}"
+    return (ours[0], theirs[0]), (ours[1], theirs[1])
+
+
+def terminal_table(group: Sequence[Comparison], plus_minus: str = "±") -> Table:
+    """Methods down, datasets across; the lowest error of a dataset is green."""
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for comparison in group:
+        table.add_column(comparison.setup.dataset, no_wrap=True)
+    table.add_row("", *(words.sizes(c.setup) for c in group), style="dim")
+    for method in methods_of(group):
+        lines = [_lines(c, method, plus_minus) for c in group]
+        styles = ["bold green" if _is_best(c, method) else "" for c in group]
+        for i in (0, 1):
+            cells = (Text(cell[i][0], s) for cell, s in zip(lines, styles, strict=True))
+            table.add_row(Text(words.label(method) if i == 0 else "", "bold"), *cells)
+        if any(cell[0][1] for cell in lines):
+            for i in (0, 1):
+                table.add_row(
+                    "  paper" if i == 0 else "", *(cell[i][1] for cell in lines), style="dim"
+                )
     return table
 
 
-def markdown(summaries: Iterable[Summary]) -> str:
-    """All tables in Markdown."""
-    return "\n".join(line for rows in by_dataset(summaries) for line in _markdown_table(rows))
+def _is_best(comparison: Comparison, method: str) -> bool:
+    return comparison.best is not None and comparison.best.method == method
 
 
-def _markdown_table(rows: Sequence[Summary]) -> Iterator[str]:
-    decimals, best = error_decimals(rows), lowest(rows)
-    yield f"## {heading(rows)}\n"
-    yield f"| method | s | {rows[0].runs[0].metric} | training time |"
-    yield "| --- | ---: | ---: | ---: |"
-    for row in rows:
-        error = error_text(row, decimals)
-        error = f"**{error}**" if row is best else error
-        yield f"| {row.method} | {components(row)} | {error} | {duration(row.fit_seconds)} |"
-    yield f"\n{conditions(rows)[0].upper()}{conditions(rows)[1:]}.\n"
+def reaching_table(group: Sequence[Comparison]) -> Table:
+    """The smallest s of each method at which it is as good as Fourier ever gets."""
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    for comparison in group:
+        assert comparison.fourier_best is not None
+        table.add_column(
+            f"{comparison.setup.dataset} {_short(comparison, comparison.fourier_best)}",
+            no_wrap=True,
+        )
+    for method in methods_of(group):
+        if any(row.n_components for c in group for row in c.of(method)):
+            table.add_row(Text(words.label(method), "bold"), *(reaching(c, method) for c in group))
+    return table
 
 
-def by_dataset(summaries: Iterable[Summary]) -> Iterator[list[Summary]]:
-    """Runs of rows of the same dataset."""
-    for _, rows in itertools.groupby(summaries, key=lambda row: row.dataset):
-        yield list(rows)
+def _short(comparison: Comparison, row: Summary) -> str:
+    return f"{row.error:.{words.decimals(comparison.rows)}f}"
 
 
-def heading(rows: Sequence[Summary]) -> str:
-    """The dataset and its sizes."""
-    run = rows[0].runs[0]
+def reaching(comparison: Comparison, method: str) -> str:
+    """s=500, 1.2 s; or that it was not reached."""
+    best = comparison.fourier_best
+    row = comparison.reaching(method, best.error) if best is not None else None
+    if row is None or row.n_components is None:
+        return "not reached"
+    return f"s={row.n_components}, {words.duration(row.fit_seconds)}"
+
+
+# --- Markdown -----------------------------------------------------------------------------------
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """table.md: the paper's table, what it takes to reach Fourier, equal s, and every number."""
+    parts = [
+        "# Kernel ridge regression with approximate kernels",
+        _paper_layout(comparisons),
+        f"{words.REMARKS} {words.FAIRNESS}",
+        f"Paper: {CITATION}.",
+    ]
+    reach = [c for c in comparisons if c.fourier_best is not None and len(c.methods) > 1]
+    if reach:
+        parts += ["## Features and time to reach Fourier's lowest error", _reach_layout(reach)]
+        parts += ["## At equal s: error and time relative to Fourier", _equal_layout(reach)]
+    for comparison in comparisons:
+        parts += [f"## {comparison.setup.dataset}: every number", _details(comparison)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _pipes(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    marks = ["---"] * left + ["---:"] * (len(header) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, marks, *rows))
+
+
+def _paper_layout(comparisons: Sequence[Comparison]) -> str:
+    has_paper = any((c.setup.dataset, m) in PUBLISHED for c in comparisons for m in c.methods)
+    header = ["", *(f"{c.setup.dataset} ({words.sizes(c.setup)})" for c in comparisons)]
+    rows = []
+    for method in methods_of(comparisons):
+        lines = [_lines(c, method, "±") for c in comparisons]
+        cells = []
+        for comparison, ((error, _), (rest, _)) in zip(comparisons, lines, strict=True):
+            shown = f"**{error}**" if _is_best(comparison, method) else error
+            cells.append(", ".join(filter(None, (shown, rest.replace(" s=", ", s=")))))
+        rows.append([f"**{words.label(method)}**", *cells])
+        if has_paper:
+            theirs = [", ".join(filter(None, (a, b))) for (_, a), (_, b) in lines]
+            rows.append(["paper", *(text or "-" for text in theirs)])
+    return _pipes(header, rows)
+
+
+def _reach_layout(comparisons: Sequence[Comparison]) -> str:
+    header = [""]
+    for c in comparisons:
+        assert c.fourier_best is not None
+        header.append(f"{c.setup.dataset}: {_short(c, c.fourier_best)}")
+    rows = [
+        [words.label(method), *(reaching(c, method) for c in comparisons)]
+        for method in methods_of(comparisons)
+        if any(row.n_components for c in comparisons for row in c.of(method))
+    ]
+    return _pipes(header, rows)
+
+
+def _equal_layout(comparisons: Sequence[Comparison]) -> str:
+    others = [m for m in methods_of(comparisons) if m != "fourier"]
+    others = [m for m in others if any(r.n_components for c in comparisons for r in c.of(m))]
+    rows = []
+    for comparison in comparisons:
+        for fourier in comparison.of("fourier"):
+            cells = [_relative(comparison, fourier, method) for method in others]
+            if any(cells):
+                rows.append([comparison.setup.dataset, str(fourier.n_components), *cells])
+    table = _pipes(["dataset", "s", *map(words.label, others)], rows)
     return (
-        f"{run.dataset}: {run.n_train:,} training rows, {run.n_test:,} test rows, "
-        f"{run.n_inputs:,} inputs"
+        f"{table}\n\nRatio of the mean errors ± twice its standard error, then the ratio of the "
+        "times; below 1 is better than Fourier."
     )
 
 
-def conditions(rows: Sequence[Summary]) -> str:
-    """What all methods of a table had in common."""
-    run, n_seeds = rows[0].runs[0], max(row.n_seeds for row in rows)
+def _relative(comparison: Comparison, fourier: Summary, method: str) -> str:
+    rows = [r for r in comparison.of(method) if r.n_components == fourier.n_components]
+    if not rows:
+        return ""
+    ratio, error = error_ratio(rows[0], fourier)
+    seconds = rows[0].fit_seconds / fourier.fit_seconds
+    return f"{ratio:.3f} ± {2 * error:.3f}, {seconds:.2f}"
+
+
+def error_ratio(row: Summary, fourier: Summary) -> tuple[float, float]:
+    """The ratio of two mean errors and its standard error."""
+    ratio = row.error / fourier.error
+    relative = (row.standard_error / row.error) ** 2 if row.error > 0 else 0.0
+    relative += (fourier.standard_error / fourier.error) ** 2
+    return ratio, ratio * relative**0.5
+
+
+def _details(comparison: Comparison) -> str:
+    header = ["method", "s", "RMSE", "training", "peak memory", "epsilon"]
+    table = _pipes(header, [list(cells) for cells in details(comparison)])
     return (
-        f"gamma {run.gamma:.2g}, alpha {run.alpha:.2g}, {_plural(run.n_threads, 'thread')}, "
-        f"{_plural(n_seeds, 'seed')}"
+        f"{words.conditions(comparison)[0].upper()}{words.conditions(comparison)[1:]}.\n\n{table}"
     )
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def lowest(rows: Sequence[Summary]) -> Summary | None:
-    """The row with the lowest error among the methods with features."""
-    candidates = [row for row in rows if row.n_components is not None]
-    return min(candidates, key=lambda row: row.error, default=None)
-
-
-def error_range(rows: Sequence[Summary]) -> tuple[float, float]:
-    """The axis of the dot plot: all errors with their spread."""
-    return (
-        min(row.error - row.spread for row in rows),
-        max(row.error + row.spread for row in rows),
-    )
-
-
-def error_decimals(rows: Sequence[Summary]) -> int:
-    """Decimals that show four digits of the smallest error.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> error_decimals([SimpleNamespace(error=0.23117), SimpleNamespace(error=1.5)])
-    4
-    """
-    smallest = min(row.error for row in rows)
-    return max(0, 3 - math.floor(math.log10(smallest))) if smallest > 0 else 3
-
-
-def error_text(row: Summary, decimals: int, plus_minus: str = "±") -> str:
-    """Mean and spread; no spread where the seed changes nothing or there is only one."""
-    mean = f"{row.error:.{decimals}f}"
-    varies = row.n_components is not None and row.n_seeds > 1
-    return f"{mean} {plus_minus} {row.spread:.{decimals}f}" if varies else mean
-
-
-def components(row: Summary, none: str = "-") -> str:
-    """The number of features, or ``none``."""
-    return none if row.n_components is None else str(row.n_components)
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    Examples
-    --------
-    >>> duration(0.0123), duration(1.234), duration(75.0)
-    ('12 ms', '1.23 s', '1 min 15 s')
-    """
-    if seconds < 0.0995:
-        return f"{1000 * seconds:.0f} ms" if seconds >= 0.00095 else "< 1 ms"
-    if seconds < 59.95:
-        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
-
-
-def dots(row: Summary, low: float, high: float, width: int, ascii_only: bool = False) -> str:
-    """The error as a dot between ``low`` and ``high``, with its spread as whiskers.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> dots(SimpleNamespace(error=0.5, spread=0.2), 0.0, 1.0, 11)
-    '   ──●──'
-    """
-    dot, whisker = ("o", "-") if ascii_only else ("●", "─")
-    scale = (width - 1) / (high - low) if high > low else 0.0
-    left, middle, right = (
-        round((value - low) * scale)
-        for value in (row.error - row.spread, row.error, row.error + row.spread)
-    )
-    return " " * left + whisker * (middle - left) + dot + whisker * (right - middle)
+def details(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """Every row of a comparison as texts."""
+    digits = words.decimals(comparison.rows)
+    for row in comparison.rows:
+        yield (
+            words.label(row.method),
+            "-" if row.n_components is None else str(row.n_components),
+            words.error(row, digits),
+            words.duration(row.fit_seconds),
+            words.size(row.peak_bytes),
+            words.number(row.epsilon),
+        )

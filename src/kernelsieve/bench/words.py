@@ -1,0 +1,113 @@
+"""Numbers and facts in words, for the tables and the report alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from kernelsieve.bench.methods import METHODS
+from kernelsieve.bench.records import NEGLIGIBLE, Comparison, Setup, Summary
+
+
+def duration(seconds: float) -> str:
+    """A time for people, in at most eight characters.
+
+    Examples
+    --------
+    >>> duration(0.0123), duration(1.234), duration(75.0), duration(600.0)
+    ('12 ms', '1.23 s', '75 s', '10 min')
+    """
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.00095 else "< 1 ms"
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 9.95 else f"{minutes:.0f} min"
+
+
+def size(n_bytes: int | None) -> str:
+    """A size in memory.
+
+    Examples
+    --------
+    >>> size(2_500_000), size(3_200_000_000), size(None)
+    ('2.5 MB', '3.2 GB', '-')
+    """
+    if n_bytes is None:
+        return "-"
+    megabytes = n_bytes / 1e6
+    if megabytes < 1:
+        return "< 1 MB"
+    return f"{megabytes:.3g} MB" if megabytes < 999.5 else f"{megabytes / 1000:.3g} GB"
+
+
+def number(value: float | None) -> str:
+    """Three digits, short.
+
+    Examples
+    --------
+    >>> number(0.01234), number(1234567.0), number(None)
+    ('0.0123', '1.2e+06', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.1e}"
+
+
+def decimals(rows: Iterable[Summary]) -> int:
+    """Decimals that show four digits of the smallest error."""
+    smallest = min((row.error for row in rows), default=0.0)
+    return max(0, 3 - math.floor(math.log10(smallest))) if smallest > 0 else 3
+
+
+def error(row: Summary, digits: int, plus_minus: str = "±") -> str:
+    """Mean and standard deviation; no deviation where there is only one seed."""
+    mean = f"{row.error:.{digits}f}"
+    return f"{mean} {plus_minus} {row.spread:.{digits}f}" if row.n_seeds > 1 else mean
+
+
+def features(comparison: Comparison, row: Summary) -> str:
+    """s=500, with a + if the error was still falling there; nothing for a method without s."""
+    if row.n_components is None:
+        return ""
+    return f"s={row.n_components}" + ("+" if comparison.cut_short(row.method) else "")
+
+
+def label(method: str) -> str:
+    """What a method is called in tables."""
+    return METHODS[method].label if method in METHODS else method
+
+
+def plural(count: int, noun: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def sizes(setup: Setup) -> str:
+    """Rows and columns of a dataset, as in the paper's table."""
+    return f"n={setup.n_train + setup.n_test:,} d={setup.n_inputs:,}"
+
+
+def conditions(comparison: Comparison) -> str:
+    """What all methods had in common on a dataset."""
+    setup = comparison.setup
+    return (
+        f"{setup.n_train:,} training and {setup.n_test:,} test rows, gamma {setup.gamma:.2g}, "
+        f"alpha {setup.alpha:.2g}, s_alpha {setup.statistical_dimension:.0f}, {setup.float_type}, "
+        f"{plural(setup.n_threads, 'thread')}, {plural(comparison.n_seeds, 'seed')}"
+    )
+
+
+REMARKS = (
+    "RMSE on the test rows (mean ± standard deviation over the seeds), total training time "
+    "(features and regression, median), and the smallest number of features s beyond which the "
+    f"error falls by less than {NEGLIGIBLE:.0%}; + means that it was still falling when the limit "
+    "or the budget was reached."
+)
+FAIRNESS = (
+    "Every method gets the same split, gamma, alpha (chosen by cross-validation on Fourier "
+    "features) and number of threads. At each s methods and seeds take turns in shuffled order. A "
+    "small fit of each method comes first and is not counted."
+)
