@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from kernelsieve._random import key_word
 
+CHUNK = 2**20
+
 
 def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> NDArray[np.int64]:
     """``size`` rows without replacement: those with the smallest keyed hashes, in rising order.
@@ -17,9 +19,16 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
     if size >= n_rows:
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
-    hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
-    smallest = np.argpartition(hashes, skip + size - 1)[: skip + size]
-    return np.sort(smallest[np.argsort(hashes[smallest])][skip:])
+    count = skip + size
+    rows, hashes = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    for start in range(0, n_rows, CHUNK):  # so that no array has the length of the data
+        more = np.arange(start, min(start + CHUNK, n_rows))
+        rows = np.concatenate([rows, more])
+        hashes = np.concatenate([hashes, row_hashes(more.astype(np.uint64), seed, key)])
+        if len(rows) > count:
+            smallest = np.argpartition(hashes, count - 1)[:count]
+            rows, hashes = rows[smallest], hashes[smallest]
+    return np.sort(rows[np.argsort(hashes)][skip:])
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
