@@ -297,6 +297,35 @@ class ArraySource(Source):
         return self.block.X
 
 
+class Fetching(Source):
+    """Rows that cannot be had one by one cheaply: those that are expected come together."""
+
+    _expected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    _taken: tuple[NDArray[np.int64], Block] | None = None
+
+    @abstractmethod
+    def fetch(self, rows: NDArray[np.int64]) -> Block:
+        """Rows by their rising numbers, in memory."""
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        if not self._has(rows):
+            self._expected = np.union1d(self._expected, rows)
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        if not self._has(rows):
+            self.expect(rows)
+            self.keep(self._expected, self.fetch(self._expected))
+        assert self._taken is not None
+        return self._taken[1].take(np.searchsorted(self._taken[0], rows))
+
+    def keep(self, rows: NDArray[np.int64], block: Block) -> None:
+        """Remember rows that were expected."""
+        self._taken, self._expected = (rows, block), np.empty(0, dtype=np.int64)
+
+    def _has(self, rows: NDArray[np.int64]) -> bool:
+        return self._taken is not None and bool(np.isin(rows, self._taken[0]).all())
+
+
 def as_source(X: Any) -> Source:
     """A source as it is, and valid rows in memory as one."""
     return X if isinstance(X, Source) else ArraySource(X)

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import read_ahead
-from kernelsieve._source import Block, Source, aligned, joined
+from kernelsieve._source import Block, Fetching, aligned, joined
 from kernelsieve._validation import FLOATS, canonical_rows
 
 
-class StreamSource(Source):
+class StreamSource(Fetching):
     """Rows that are read anew for every pass, and checked as they come.
 
     A subclass gives ``raw_blocks``: its blocks in order, as pairs of rows and target.
@@ -28,8 +28,6 @@ class StreamSource(Source):
     def __init__(self, n_rows: int | None, n_features: int | None) -> None:
         self._n_rows, self._n_features = n_rows, n_features
         self._checked = False
-        self._expected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._taken: tuple[NDArray[np.int64], Block] | None = None
 
     @abstractmethod
     def raw_blocks(self) -> Iterator[tuple[Any, Any]]: ...
@@ -112,17 +110,11 @@ class StreamSource(Source):
                 return self.__dict__[name]
         raise AttributeError(name)
 
-    def expect(self, rows: NDArray[np.int64]) -> None:
-        if self._taken is None or not np.isin(rows, self._taken[0]).all():
-            self._expected = np.union1d(self._expected, rows)
-
-    def take(self, rows: NDArray[np.int64]) -> Block:
-        if self._taken is None or not np.isin(rows, self._taken[0]).all():
-            self.expect(rows)
-            for _ in self._collected(self._blocks()):
-                pass
+    def fetch(self, rows: NDArray[np.int64]) -> Block:
+        for _ in self._collected(self._blocks()):
+            pass
         assert self._taken is not None
-        return self._taken[1].take(np.searchsorted(self._taken[0], rows))
+        return self._taken[1]
 
     def head(self, count: int) -> Block:
         return next(aligned(self._blocks(), count))
@@ -138,8 +130,7 @@ class StreamSource(Source):
         if found:
             if sum(map(len, found)) < len(wanted):
                 raise IndexError(f"row {wanted[-1]} of {self.where} is beyond its end")
-            self._taken = wanted, joined(found)
-            self._expected = np.empty(0, dtype=np.int64)
+            self.keep(wanted, joined(found))
 
 
 def valid_block(X: Any, sparse: bool, names: list[str] | None) -> Any:
