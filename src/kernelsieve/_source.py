@@ -312,6 +312,8 @@ class Fetching(Source):
             self._expected = np.union1d(self._expected, rows)
 
     def take(self, rows: NDArray[np.int64]) -> Block:
+        if len(rows) == 0:
+            return self.head(1).take(rows)
         if not self._has(rows):
             self.expect(rows)
             self.keep(self._expected, self.fetch(self._expected))

@@ -78,7 +78,8 @@ class ArrowSource(StreamSource):
 
     def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
         for piece in self._pieces:
-            table = piece.to_table(columns=[*self._names, *self._targets], use_threads=True)
+            wanted = list(dict.fromkeys([*self._names, *self._targets]))
+            table = piece.to_table(columns=wanted)
             X = np.empty((table.num_rows, len(self._names)), dtype=self._type)
             for i, name in enumerate(self._names):
                 X[:, i] = _numbers(table.column(name), name)
