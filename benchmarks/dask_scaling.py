@@ -108,8 +108,8 @@ def main() -> None:
         report.table("weak scaling", columns, rows)
         report.print(
             "The rest: the time between passes is this process's own and the same for any number "
-            "of rows; inside the passes it is what the scheduler and the sums that travel take, and "
-            "where workers share a processor with this process and its scheduler, those too."
+            "of rows; inside the passes it is what the scheduler and the sums that travel take,"
+            " and where workers share a processor with this process and its scheduler, those too."
         )
         for r in report.records[1:]:
             reached = r["seconds"] / one["seconds"]
