@@ -8,13 +8,16 @@ script; nothing of it was run at 10^9 rows.
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from _common import Report, parser
+from out_of_core import anonymous_memory
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
 from kernelsieve._source import ArraySource
@@ -78,13 +81,21 @@ def worker_bytes(s: int) -> float:
     return ITEM * (CHUNK_ROWS * (COLUMNS + 1) + 2 * PART_ROWS * s + 3 * s**2)
 
 
+def interpreter_bytes() -> int:
+    """What Python and the libraries take in a worker that has not seen rows yet."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(anonymous_memory).result()
+
+
 def main() -> None:
     args = parser(__doc__, seeds=None).parse_args()
-    n_rows, sizes = (20_000, (50, 100)) if args.quick else (200_000, (500, 1000, 4000))
+    sizes = (50, 100) if args.quick else (500, 1000, 4000)
     args.threads = 1
     with Report("sizing", args) as report:
+        empty = interpreter_bytes()
+        report.set("memory of a worker without rows", MB=empty / 1e6)
         for s in sizes:
-            report.record(s=s, **constants(n_rows, s))
+            report.record(s=s, **constants(20_000 if args.quick else 10**8 // s, s))
         report.table(
             "constants",
             ("features", "passes", "choosing us/row", "adding us/row", "once s"),
@@ -99,8 +110,8 @@ def main() -> None:
             for r in report.records:
                 each = rows / workers * (r["choosing"] + r["adding"])
                 lines.append(
-                    f"| {rows:.0e} | {workers} | {r['s']:,} | {r['passes']} | "
-                    f"{worker_bytes(r['s']) / 1e6:,.0f} MB | {_time(each + r['once'])} |"
+                    f"| 10^{int(np.log10(rows))} | {workers} | {r['s']:,} | {r['passes']} | "
+                    f"{(empty + worker_bytes(r['s'])) / 1e6:,.0f} MB | {_time(each + r['once'])} |"
                 )
         report.print("\n".join(lines))
 
