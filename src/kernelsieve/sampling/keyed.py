@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.keyed import rows_below
 from kernelsieve._random import key_word
-
-CHUNK = 2**20
 
 
 def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> NDArray[np.int64]:
@@ -20,15 +19,18 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
     count = skip + size
-    rows, hashes = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    for start in range(0, n_rows, CHUNK):  # so that no array has the length of the data
-        more = np.arange(start, min(start + CHUNK, n_rows))
-        rows = np.concatenate([rows, more])
-        hashes = np.concatenate([hashes, row_hashes(more.astype(np.uint64), seed, key)])
-        if len(rows) > count:
-            smallest = np.argpartition(hashes, count - 1)[:count]
-            rows, hashes = rows[smallest], hashes[smallest]
-    return np.sort(rows[np.argsort(hashes)][skip:])
+    word = np.uint64(key_word(f"{key}/{seed}"))
+    share = (count + 8.0 * np.sqrt(count) + 16.0) / n_rows  # hardly ever too small
+    while True:
+        bound = np.uint64(2**64 - 1) if share >= 1.0 else np.uint64(share * 2.0**64)
+        places = min(n_rows, int(1.1 * share * n_rows) + 64)
+        rows, hashes = np.empty(places, dtype=np.int64), np.empty(places, dtype=np.uint64)
+        found = rows_below(n_rows, word, bound, rows, hashes)
+        if count <= found <= places:
+            break
+        share *= 1.5 if found < count else 0.9
+    smallest = np.argsort(hashes[:found])[skip:count]
+    return np.sort(rows[smallest])
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
