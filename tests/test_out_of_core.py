@@ -28,6 +28,7 @@ from kernelsieve import (
     NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
+    explain,
 )
 from kernelsieve.features import _sampled, adaptive
 from kernelsieve.models import kernel_ridge, unsupervised
@@ -220,6 +221,17 @@ def test_many_features_by_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dual.solver_ == "dual"
     expected = KernelRidge(FourierFeatures(60, random_state=0), alpha=0.1, solver="cholesky")
     np.testing.assert_allclose(dual.predict(X), expected.fit(X[:40], y[:40]).predict(X), atol=1e-8)
+
+
+def test_an_exact_ridge_and_its_explanation_of_a_source() -> None:
+    """What was fitted to arrays looks at sources, too."""
+    X, y = dense()
+    features = RowNormFeatures(30, kernel="poly", degree=2, rotate=False, random_state=0)
+    exact = KernelRidge(features, alpha=0.1, refine=True).fit(X[:200], y[:200])
+    source = cut(X, y, "uneven")
+    np.testing.assert_allclose(exact.predict(source), exact.predict(X), rtol=1e-8, atol=1e-8)
+    model = KernelRidge(features, alpha=0.1).fit(source)
+    assert explain(model, source).names.tolist() == explain(model, X).names.tolist()
 
 
 @pytest.mark.usefixtures("few_rows")

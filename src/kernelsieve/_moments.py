@@ -120,7 +120,7 @@ class _Summary:
 
     @classmethod
     def of_block(cls, block: Block) -> _Summary:
-        targets = None if block.y is None else TargetSummary.of_rows(block.y)
+        targets = None if block.y is None else _target_block(block)
         return cls(Moments.of_rows(block.X), targets)
 
     def __iadd__(self, other: _Summary) -> _Summary:
@@ -148,7 +148,10 @@ def target_summary(source: Source) -> TargetSummary | None:
 
 
 def _target_block(block: Block) -> TargetSummary:
-    return TargetSummary.of_rows(block.y)
+    try:
+        return TargetSummary.of_rows(block.y)
+    except ValueError as error:
+        raise ValueError(f"{error} (among the {block.name})") from error
 
 
 def _summarise(source: Source, with_targets: bool) -> None:

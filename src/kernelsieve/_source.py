@@ -51,6 +51,11 @@ class Block:
         """Their place among all rows."""
         return slice(self.start, self.start + len(self))
 
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"rows {self.start} to {self.start + len(self) - 1}"
+
     def part(self, start: int, stop: int) -> Block:
         """Some of them, without a copy."""
         return Block(
@@ -108,15 +113,12 @@ class Source(ABC):
         Of the columns.
     target_shape : tuple of int or None
         () for one number or label a row, (n_outputs,) for several; None where there is no target.
-    weighted : bool
-        Whether rows have weights.
     """
 
     dtype: np.dtype[Any]
     sparse: bool
     names: list[str] | None = None
     target_shape: tuple[int, ...] | None
-    weighted: bool = False
 
     @property
     @abstractmethod
@@ -228,7 +230,7 @@ class Source(ABC):
             if values is not None and len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} rows and X has {n_rows}")
         shape = self.target_shape if y is None else np.shape(y)[1:]
-        return View(self, _ByNumber(y, weights), shape, self.weighted or weights is not None)
+        return View(self, _ByNumber(y, weights), shape)
 
 
 def _umask() -> int:
@@ -275,7 +277,6 @@ class ArraySource(Source):
         self.block = Block(X, y, weights)
         self.sparse, self.dtype = sp.issparse(X), X.dtype
         self.target_shape = None if y is None else np.shape(y)[1:]
-        self.weighted = weights is not None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -342,8 +343,7 @@ class View(Source):
     change : callable
         From a block and the numbers of its rows to the block with the target that it has here. It
         travels to where the blocks are, without the source.
-    target_shape : tuple of int
-    weighted : bool
+    target_shape : tuple of int or None
     """
 
     def __init__(
@@ -351,10 +351,8 @@ class View(Source):
         base: Source,
         change: Callable[[Block, Any], Block],
         target_shape: tuple[int, ...] | None,
-        weighted: bool,
     ) -> None:
-        self.base, self.change = base, change
-        self.target_shape, self.weighted = target_shape, weighted
+        self.base, self.change, self.target_shape = base, change, target_shape
         self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
 
     @property
@@ -435,8 +433,7 @@ class _Recode:
         try:
             y, weights = self.function(block.y, block.weights)
         except ValueError as error:
-            where = f"rows {block.start} to {block.start + len(block) - 1}"
-            raise ValueError(f"{error} (among the {where})") from error
+            raise ValueError(f"{error} (among the {block.name})") from error
         return replace(block, y=y, weights=weights)
 
 
@@ -446,7 +443,7 @@ def recoded(
     target_shape: tuple[int, ...] | None,
 ) -> Source:
     """The same rows, with a function of the targets and weights of each block."""
-    return View(source, _Recode(function), target_shape, source.weighted)
+    return View(source, _Recode(function), target_shape)
 
 
 class Part(Source):
@@ -463,7 +460,7 @@ class Part(Source):
     def __init__(self, base: Source, start: int, stop: int, inside: bool) -> None:
         self.base, self.select = base, _Select(start, stop, inside)
         self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
-        self.target_shape, self.weighted = base.target_shape, base.weighted
+        self.target_shape = base.target_shape
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -561,7 +558,7 @@ class Mapped(Source):
 
     def __init__(self, base: Source, function: Callable[[Any], Any], n_features: int) -> None:
         self.base, self.function, self.n_features = base, function, n_features
-        self.target_shape, self.weighted = base.target_shape, base.weighted
+        self.target_shape = base.target_shape
         first = function(base.head(1).X)
         self.sparse, self.dtype = sp.issparse(first), first.dtype
 

@@ -34,7 +34,7 @@ class OnDask:
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"  # type: ignore[attr-defined]
             )
-        call = partial(_of_chunk, self, method)
+        call = partial(_of_chunk, self, method, names)
         floats = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
         meta = call(_example(rows._meta, rows.shape[1], floats))[:0]
         if columns is None:
@@ -43,7 +43,11 @@ class OnDask:
         return rows.map_blocks(call, dtype=meta.dtype, chunks=chunks, meta=meta)
 
 
-def _of_chunk(estimator: Any, method: str, X: Any) -> Any:
+def _of_chunk(estimator: Any, method: str, names: list[str] | None, X: Any) -> Any:
+    if names is not None:  # a partition again, as scikit-learn asks after a fit with names
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=names)
     with one_thread():
         return getattr(estimator, method)(X)
 

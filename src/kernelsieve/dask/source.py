@@ -48,9 +48,9 @@ class DaskSource(Fetching):
         self._shape = int(rows.shape[0]), int(rows.shape[1])
         self.sparse = sp.issparse(rows._meta)
         self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-        targets, of_rows = (self._along(values, lengths) for values in (y, weights))
+        targets = self._along(y, "y", lengths)
+        of_rows = self._along(weights, "sample_weight", lengths)
         self.target_shape = None if targets is None else targets.shape[1:]
-        self.weighted = of_rows is not None
         columns = [_delayed(values, len(lengths)) for values in (rows, targets, of_rows)]
         form = self._shape[1], self.sparse, self.dtype, self.names
         starts = (np.cumsum(lengths) - lengths).astype(int).tolist()
@@ -62,7 +62,7 @@ class DaskSource(Fetching):
         self.starts = [start for start, length in zip(starts, lengths, strict=True) if length > 0]
         self._checked = False
 
-    def _along(self, values: Any, lengths: tuple[int, ...]) -> Any:
+    def _along(self, values: Any, name: str, lengths: tuple[int, ...]) -> Any:
         """Targets or weights in the chunks of the rows."""
         import dask.array as da
 
@@ -72,7 +72,7 @@ class DaskSource(Fetching):
         if any(np.isnan(length) for length in array.chunks[0]):
             array = with_lengths(array)
         if array.shape[0] != self._shape[0]:
-            raise ValueError(f"y has {array.shape[0]} rows and X has {self._shape[0]}")
+            raise ValueError(f"{name} has {array.shape[0]} rows and X has {self._shape[0]}")
         return array.rechunk({0: lengths, **({1: -1} if array.ndim == 2 else {})})
 
     @property

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelsieve._source import Block, Source, recoded
+from kernelsieve._source import ArraySource, Block, Source, as_source, recoded
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel
@@ -187,7 +187,9 @@ class KernelRidgeClassifier(_FeatureClassifier):
             leverages = leverages + 1.0 / ridge._posterior().weight
         left = np.maximum(1.0 - share * leverages, 1e-6)
         targets = signs.y
-        residuals = (targets - ridge.predict(rows.X)).reshape(count, -1) / left[:, None]
+        residuals = (targets - ridge.predict(ArraySource(rows.X))).reshape(count, -1) / left[
+            :, None
+        ]
         scores = _both_classes((targets.reshape(count, -1) - residuals).reshape(targets.shape))
         places = np.searchsorted(self.classes_, column_or_1d(rows.y))
 
@@ -201,7 +203,7 @@ class KernelRidgeClassifier(_FeatureClassifier):
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
         check_is_fitted(self)
-        return self.ridge_.predict(self._valid_rows(X))
+        return self.ridge_.predict(as_source(self._valid_rows(X)))
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probabilities of the classes, calibrated on leave-one-out scores."""

@@ -11,9 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
-from kernelsieve._source import Source
+from kernelsieve._source import Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
 from kernelsieve.features import FeatureMap
@@ -275,13 +274,11 @@ class KernelRidge(RegressorMixin, FeatureModel):
         kernel = self.features_.kernel_
         dual = self.dual_coef_.astype(X.dtype)
         size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // self.X_fit_.shape[0]))
-        parts = map_row_blocks(
-            lambda rows: kernel(X[rows], self.X_fit_, n_jobs=1) @ dual,
-            X.shape[0],
-            size,
-            self.n_jobs,
+        X_fit = self.X_fit_
+        parts = as_source(X).map(
+            lambda block: kernel(block.X, X_fit, n_jobs=1) @ dual, size, self.n_jobs
         )
-        return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+        return np.concatenate(list(parts)) + np.asarray(self.intercept_, dtype=X.dtype)
 
     def _posterior(self) -> RidgeSolution:
         if self._solution is None:

@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._progress import track
-from kernelsieve._source import ArraySource, Block, Source, folds
+from kernelsieve._source import ArraySource, Block, Source, as_source, folds
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel, columns_of
@@ -166,7 +166,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """As KernelRidge.predict."""
         check_is_fitted(self)
-        return self.model_.predict(self._valid_rows(X), return_std=return_std)
+        return self.model_.predict(as_source(self._valid_rows(X)), return_std=return_std)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
