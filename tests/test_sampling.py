@@ -20,6 +20,7 @@ from test_row_norm import time_limit
 from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._native.row_norm import coordinate_words
 from kernelsieve._series import Series
+from kernelsieve._targets import MAX_CLASSES
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
 from kernelsieve.sampling import distinct, product_features, space
 from kernelsieve.sampling.anchors import lambda_for_dimension, make_anchors
@@ -32,7 +33,7 @@ from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.rank_conditioning import inclusion_probabilities, stopping_time
 from kernelsieve.sampling.row_norm import RowNormProposal
 from kernelsieve.sampling.space import MonomialSpace, Pool
-from kernelsieve.sampling.targets import MAX_CLASSES, target_columns
+from kernelsieve.sampling.targets import target_columns
 from kernelsieve.sampling.thinning import capped_proportional, systematic_sample
 from kernelsieve.sampling.trie import Trie, build_trie
 from kernelsieve.sampling.two_phase import PoolScores, keep_probabilities, score_pool

@@ -28,7 +28,7 @@ _HOMES = {
     "KernelSVC": "kernelsieve.models",
     "explain": "kernelsieve.models",
 }
-_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots")
+_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots", "sources", "dask")
 
 __all__ = [
     "AdaptiveFeatures",

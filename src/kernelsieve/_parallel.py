@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -46,22 +47,46 @@ def ordered_row_blocks(
 ) -> Iterator[Result]:
     """``function(rows)`` for every block, in order, with a bounded number under way at once."""
     blocks = row_blocks(n_rows, block_rows)
-    threads = min(thread_count(n_jobs), len(blocks))
+    return ordered_map(function, blocks, min(thread_count(n_jobs), max(1, len(blocks))))
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """``function(item)`` in order; items are asked for as they are needed, in the caller."""
+    threads = thread_count(n_jobs)
     with _single_threaded_blas:
         if threads <= 1 or _worker.busy:  # a worker that waits for workers may wait for ever
-            yield from map(function, blocks)
+            yield from map(function, items)
             return
         pool = _pool(threads)
         pending: deque[Future[Result]] = deque()
         try:
-            for rows in blocks:
-                pending.append(pool.submit(function, rows))
+            for item in items:
+                pending.append(pool.submit(function, item))
                 if len(pending) > threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
         finally:
             wait([future for future in pending if not future.cancel()])
+
+
+def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """``items``, the next of which is already made while the last one is worked on."""
+    iterator, nothing = iter(items), object()
+    with ThreadPoolExecutor(1, "kernelsieve-reader") as reader:
+        following = reader.submit(next, iterator, nothing)
+        while (item := following.result()) is not nothing:
+            following = reader.submit(next, iterator, nothing)
+            yield item  # type: ignore[misc]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For those whose threads somebody else counts, as in a Dask worker: none of our own inside."""
+    with _single_threaded_blas, _at_work():
+        yield
 
 
 def map_row_blocks(

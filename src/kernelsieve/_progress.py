@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -16,3 +16,25 @@ def track(items: Iterable[Item], total: int, description: str, verbose: int) -> 
     from rich.progress import track as rich_track
 
     yield from rich_track(items, description=description, total=total)
+
+
+def track_rows(
+    items: Iterable[tuple[int, Item]], total: int, description: str, verbose: int
+) -> Iterator[Item]:
+    """Items that come with their number of rows, with a bar that counts rows per second."""
+    if not verbose:
+        yield from (item for _, item in items)
+        return
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class RowsPerSecond(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.finished_speed or task.speed or 0.0:,.0f} rows/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), RowsPerSecond())
+    with Progress(*columns, TimeRemainingColumn()) as progress:
+        task = progress.add_task(description, total=total)
+        for n_rows, item in items:
+            progress.advance(task, n_rows)
+            yield item

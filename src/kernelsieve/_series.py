@@ -23,6 +23,7 @@ from kernelsieve._validation import check_points
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
 STEPS_PER_OCTAVE = 1024
+MAX_PIECES = 64  # summaries of blocks that wait before they are sorted into one
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,59 @@ class SeriesTooLongError(ValueError):
     """The data reaches too far for a Taylor series of the largest degree allowed."""
 
 
+@dataclass
+class Radii:
+    """How many rows reach how far: squared radii, rounded up, with counts. Adds up over blocks.
+
+    Attributes
+    ----------
+    steps : list of ndarray
+        Logarithms of squared radii above 0, in units of 1 / STEPS_PER_OCTAVE.
+    counts : list of ndarray
+        How many rows have each.
+    largest : float
+        The largest squared radius, as it is.
+    row : int
+        The number of that row.
+    """
+
+    steps: list[NDArray[np.float64]]
+    counts: list[NDArray[np.int64]]
+    largest: float
+    row: int
+
+    @classmethod
+    def of_rows(cls, squared_radius: NDArray[np.float64], start: int = 0) -> Radii:
+        """Those of rows that begin with number ``start``."""
+        row = int(np.argmax(squared_radius))
+        positive = squared_radius[squared_radius > 0]
+        steps, counts = np.unique(np.ceil(STEPS_PER_OCTAVE * np.log2(positive)), return_counts=True)
+        return cls([steps], [counts], float(squared_radius[row]), start + row)
+
+    def __iadd__(self, other: Radii) -> Radii:
+        self.steps += other.steps
+        self.counts += other.counts
+        if other.largest > self.largest:
+            self.largest, self.row = other.largest, other.row
+        if len(self.steps) >= MAX_PIECES:
+            steps, counts = self._together()
+            self.steps, self.counts = [steps], [counts]
+        return self
+
+    def _together(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        steps, places = np.unique(np.concatenate(self.steps), return_inverse=True)
+        counts = np.zeros(len(steps), dtype=np.int64)
+        np.add.at(counts, places, np.concatenate(self.counts))
+        return steps, counts
+
+    def counted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Squared radii, and how many rows have each."""
+        steps, counts = self._together()
+        return np.minimum(np.exp2(steps / STEPS_PER_OCTAVE), self.largest), counts
+
+
 def truncation_degree(
-    squared_radius: NDArray[np.float64],
+    found: Radii,
     log_tail: Callable[[NDArray[np.float64], int], NDArray[np.float64]],
     tol: float,
     max_degree: int,
@@ -109,15 +161,14 @@ def truncation_degree(
     The trace bounds the operator norm of what is cut off (the paper's claim on the lifting).
     ``log_tail(squared_radius, q)`` is log(c(x)^2 sum_{w > q} a_w |x'|^(2w)).
     """
-    radii, counts = _rounded_up(squared_radius)
+    radii, counts = found.counted()
 
     def tail(q: int) -> float:
         return float(np.exp(logsumexp(log_tail(radii, q), b=counts))) if len(radii) else 0.0
 
     if tail(max_degree) > tol:
-        row = int(np.argmax(squared_radius))
         raise SeriesTooLongError(
-            f"row {row} has |x'|^2 = {squared_radius[row]:.6g}, which needs a Taylor series of "
+            f"row {found.row} has |x'|^2 = {found.largest:.6g}, which needs a Taylor series of "
             f"degree > max_degree={max_degree} to keep the truncation below {tol:.3g}. "
             "Use a smaller gamma or scaled data, or a method without a Taylor series: "
             "NystromFeatures, or the Mercer basis (basis='mercer') for the Gaussian kernel."
@@ -127,13 +178,3 @@ def truncation_degree(
         middle = (low + high) // 2
         low, high = (low, middle) if tail(middle) <= tol else (middle + 1, high)
     return low, tail(low)
-
-
-def _rounded_up(
-    squared_radius: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    positive = squared_radius[squared_radius > 0]
-    if len(positive) == 0:
-        return np.empty(0), np.empty(0, dtype=np.int64)
-    steps, counts = np.unique(np.ceil(STEPS_PER_OCTAVE * np.log2(positive)), return_counts=True)
-    return np.minimum(np.exp2(steps / STEPS_PER_OCTAVE), positive.max()), counts

@@ -60,12 +60,25 @@ def draw_coordinates(values, squared_norm, count, rng, drawn):
                 reached += square
                 if reached >= target:
                     break
-        # Insertion keeps the few drawn positions sorted.
-        slot = b
-        while slot > 0 and drawn[slot - 1] > position:
-            drawn[slot] = drawn[slot - 1]
-            slot -= 1
-        drawn[slot] = position
+        insert(drawn, b, position)
+
+
+@native
+def search_coordinates(running, count, rng, drawn):
+    """The same for a long row, by a search in the running sums of its squares."""
+    for b in range(count):
+        position = np.searchsorted(running, rng.random() * running[-1])
+        insert(drawn, b, min(position, len(running) - 1))
+
+
+@native
+def insert(drawn, count, position):
+    """Keep the few drawn positions sorted."""
+    slot = count
+    while slot > 0 and drawn[slot - 1] > position:
+        drawn[slot] = drawn[slot - 1]
+        slot -= 1
+    drawn[slot] = position
 
 
 @native
@@ -74,6 +87,7 @@ def draw_monomials(
     indices,
     indptr,
     scale,
+    running,
     rows,
     log_radius,
     log_mass,
@@ -89,7 +103,8 @@ def draw_monomials(
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
     Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d). ``data``
-    times ``scale`` are the points.
+    times ``scale`` are the points. ``running`` are the running sums of the squares of the last row,
+    where it is too long to be gone through for every draw; else empty.
     ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
     atoms needed so far is returned negated, and the caller tries again with larger ones.
     """
@@ -112,7 +127,10 @@ def draw_monomials(
             lowest,
             rng.random(),
         )
-        draw_coordinates(values, np.exp(log_radius[row]) / scale**2, degree, rng, drawn)
+        if len(running) > 0 and row == len(log_radius) - 1:
+            search_coordinates(running, degree, rng, drawn)
+        else:
+            draw_coordinates(values, np.exp(log_radius[row]) / scale**2, degree, rng, drawn)
         if atoms + degree > len(coordinates):
             return -(atoms + degree)
         word = np.uint64(0)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import root_seed
+from kernelsieve._source import ArraySource, Mapped, Source, check_source
 from kernelsieve._validation import FLOATS, canonical_rows, check_count, sparse_output
 from kernelsieve.kernels import Kernel, resolve_kernel
 
@@ -21,8 +22,9 @@ BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache hol
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Base of the feature maps: ``transform`` returns Z with Z Z^T close to K.
 
-    A map implements ``_fit`` (what it learns from validated data) and ``_fill`` (the features of a
-    block of rows). ``unbiased`` says whether E[Z Z^T] = K exactly.
+    A map implements ``_fit_rows`` (what it learns from a source of rows) or ``_fit`` (from rows
+    that are all in memory), and ``_fill`` (the features of a block of rows). ``unbiased`` says
+    whether E[Z Z^T] = K exactly.
     """
 
     unbiased: ClassVar[bool] = False
@@ -41,24 +43,41 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n, d)
+        X : {array-like, sparse matrix} of shape (n, d), or Source
         y : array-like of shape (n,) or (n, n_outputs), optional
-            Used by the maps that look at the target; others ignore it.
+            Used by the maps that look at the target; others ignore it. None takes that of a
+            source.
         """
-        X = self._validated(X, reset=True)
+        rows = self._source(X, y)
         self._check_n_components()
-        self.kernel_ = self._resolve_kernel(X)
-        self._fit(X, y, root_seed(self.random_state))
+        self.kernel_ = self._resolve_kernel(rows)
+        self._fit_rows(rows, root_seed(self.random_state))
         return self
 
     def transform(self, X: Any) -> Any:
-        """The features of the rows of X, of shape (n, n_components_)."""
+        """The features of the rows of X, of shape (n, n_components_); of a source another one."""
         check_is_fitted(self)
+        if isinstance(X, Source):
+            check_source(self, X, reset=False)
+            return Mapped(X, self._transform_block, self.n_components_)
         Z = self._transform(self._validated(X, reset=False))
         return Z if isinstance(Z, np.ndarray) else sparse_output(Z)
 
-    @abstractmethod
-    def _fit(self, X: Any, y: Any, seed: int) -> None: ...
+    def _source(self, X: Any, y: Any) -> Source:
+        """The valid rows to fit to, and their targets as they were given."""
+        if isinstance(X, Source):
+            check_source(self, X, reset=True)
+            return X if y is None else X.with_targets(np.asarray(y))
+        return ArraySource(self._validated(X, reset=True), None if y is None else np.asarray(y))
+
+    def _fit_rows(self, rows: Source, seed: int) -> None:
+        """Learn from a source; maps that do not stream get all its rows, and their targets."""
+        X = rows.in_memory(type(self).__name__)
+        self._fit(X, rows.take(np.arange(rows.shape[0])).y, seed)
+
+    def _fit(self, X: Any, y: Any, seed: int) -> None:
+        """Learn from valid rows, for maps that need them all at once."""
+        raise NotImplementedError
 
     @abstractmethod
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
@@ -98,7 +117,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _check_n_components(self) -> None:
         check_count(self.n_components, "n_components", "it is the number of features to make")
 
-    def _resolve_kernel(self, X: Any) -> Kernel:
+    def _resolve_kernel(self, X: Source) -> Kernel:
         degree, coef0 = getattr(self, "degree", 3), getattr(self, "coef0", 1.0)
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
 

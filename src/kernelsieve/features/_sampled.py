@@ -15,14 +15,15 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
 from kernelsieve._series import Series, SeriesTooLongError
+from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.features._base import FeatureMap
-from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.sampling.frame import Frame
+from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
+from kernelsieve.sampling.frame import ROTATION_ROWS, Frame
 from kernelsieve.sampling.keyed import keyed_rows
 from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space
+from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space, proposal_rows
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 TRIAL_ROWS = 1024
@@ -57,12 +58,10 @@ class SampledFeatures(FeatureMap):
     truncation_degree_: int | None
 
     @abstractmethod
-    def _choose(
-        self, space: Space, X: Any, y: Any, n_components: int, seed: int
-    ) -> ProductFeatures:
+    def _choose(self, space: Space, X: Source, n_components: int, seed: int) -> ProductFeatures:
         """About ``n_components`` weighted features of this space."""
 
-    def _fit(self, X: Any, y: Any, seed: int) -> None:
+    def _fit_rows(self, X: Source, seed: int) -> None:
         check_choice(self.sampler, "sampler", tuple(self.samplers))
         check_choice(self.rotate, "rotate", ("auto", True, False))
         check_choice(self.basis, "basis", ("auto", "monomial", "mercer"))
@@ -77,17 +76,34 @@ class SampledFeatures(FeatureMap):
             raise ValueError(
                 f"{self.kernel_!r} has no Taylor series to sample from: use NystromFeatures"
             )
+        candidates = self._candidates(X)
+        X.expect(self._rows_to_take(X, seed))
         if not isinstance(self.kernel_, Gaussian):
-            self.kernel_.diag(X)  # says so if it overflows X's float type
+            check_diagonal(self.kernel_, X)
+        candidates, series = self._possible(candidates, X)
         self._hold_out(X, seed)
-        space = self._choose_space(X, seed)
-        size = self._size(space, X, y, seed)
-        self._adopt(self._choose(space, X, y, size, seed))
+        space = self._choose_space(X, candidates, series, seed)
+        size = self._size(space, X, seed)
+        self._adopt(self._choose(space, X, size, seed))
+
+    def _rows_to_take(self, X: Source, seed: int) -> NDArray[np.int64]:
+        """The rows that this fit will look at one by one, so that one pass can bring them all."""
+        n = X.shape[0]
+        return np.unique(
+            np.concatenate(
+                [
+                    keyed_rows(n, HELD_OUT_ROWS, seed, "anchors"),
+                    keyed_rows(n, TRIAL_ROWS, seed, "trial"),
+                    keyed_rows(n, ROTATION_ROWS, seed, "rotation"),
+                    proposal_rows(X, seed),
+                ]
+            )
+        )
 
     def _adopt(self, features: ProductFeatures) -> None:
         self.features_, self.n_components_ = features, len(features)
 
-    def _size(self, space: Space, X: Any, y: Any, seed: int) -> int:
+    def _size(self, space: Space, X: Source, seed: int) -> int:
         """``n_components``, or for "auto" the first of a doubling series that meets eps.
 
         Each size is judged on a pilot of its own; the map itself is then drawn anew, because a
@@ -100,13 +116,13 @@ class SampledFeatures(FeatureMap):
         size = min(int(np.ceil(2.0 * dimension)), largest)
         while size < largest:
             pilot = root_seed(stream(seed, "pilot", size))
-            self._adopt(self._choose(space, X, y, size, pilot))
+            self._adopt(self._choose(space, X, size, pilot))
             if float(self._estimate_spectral_epsilon()) <= self.eps or self.n_components_ < size:
                 break
             size = min(2 * size, largest)
         return size
 
-    def _hold_out(self, X: Any, seed: int) -> None:
+    def _hold_out(self, X: Source, seed: int) -> None:
         """Keep a few rows that are no anchors (where there are enough), to judge the choice on."""
         self._held_out = X[keyed_rows(X.shape[0], HELD_OUT_ROWS, seed, "anchors")]
         self._held_out_alpha = self._alpha * self._held_out.shape[0] / X.shape[0]
@@ -141,13 +157,14 @@ class SampledFeatures(FeatureMap):
         error = max((abs(value - other) for other in others), default=0.0)
         return Estimate(value, error, "held-out rows", n)
 
-    def _choose_space(self, X: Any, seed: int) -> Space:
+    def _choose_space(
+        self, X: Source, candidates: list[tuple[str, bool]], series: Series | None, seed: int
+    ) -> Space:
         """The candidate space whose features hold most of the kernel's trace, on a subsample."""
-        candidates, series = self._possible(self._candidates(X), X)
         frame = self._frame(X, series)
         rotated = frame.rotated(X, seed) if any(rotate for _, rotate in candidates) else None
 
-        def space(rows: Any, basis: str, rotate: bool) -> Space:
+        def space(rows: Source, basis: str, rotate: bool) -> Space:
             chosen = rotated if rotate else frame.along_columns(rows)
             assert chosen is not None
             if basis == "mercer":
@@ -156,7 +173,7 @@ class SampledFeatures(FeatureMap):
             return MonomialSpace(series, chosen, rows, seed)
 
         if len(candidates) > 1:
-            rows = X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")]
+            rows = ArraySource(X[keyed_rows(X.shape[0], TRIAL_ROWS, seed, "trial")])
             size = min(self._trial_components(), TRIAL_COMPONENTS)
             # With draws of its own: a draw that was judged must not be drawn again.
             trial = root_seed(stream(seed, "trial"))
@@ -171,7 +188,7 @@ class SampledFeatures(FeatureMap):
         self.truncation_degree_ = series.degree if series and self.basis_ == "monomial" else None
         return chosen
 
-    def _frame(self, X: Any, series: Series | None) -> Frame:
+    def _frame(self, X: Source, series: Series | None) -> Frame:
         """Centre and scale: for the Gaussian they are the same with and without a series."""
         if series is not None:
             return Frame.of_series(series)
@@ -179,7 +196,7 @@ class SampledFeatures(FeatureMap):
         return Frame.of_gaussian(self.kernel_.gamma, X, self.center)
 
     def _possible(
-        self, candidates: list[tuple[str, bool]], X: Any
+        self, candidates: list[tuple[str, bool]], X: Source
     ) -> tuple[list[tuple[str, bool]], Series | None]:
         """The candidates whose series is not too long for X, and the series."""
         if not any(basis == "monomial" for basis, _ in candidates):
@@ -192,7 +209,7 @@ class SampledFeatures(FeatureMap):
                 raise
             return others, None
 
-    def _series(self, X: Any) -> Series:
+    def _series(self, X: Source) -> Series:
         assert isinstance(self.kernel_, SeriesKernel)
         return self.kernel_.series_of(X, self._tolerance, self.center)
 
@@ -201,8 +218,8 @@ class SampledFeatures(FeatureMap):
         # Theorem 2 gives half of eps to the truncation; a higher degree costs nothing here.
         return 0.5 * TRUNCATION * self.eps * self._alpha
 
-    def _candidates(self, X: Any) -> list[tuple[str, bool]]:
-        dense = not sp.issparse(X)
+    def _candidates(self, X: Source) -> list[tuple[str, bool]]:
+        dense = not X.sparse
         gaussian = isinstance(self.kernel_, Gaussian)
         any_basis = self.samplers[self.sampler]
         if self.basis == "mercer" and not any_basis:
@@ -232,9 +249,9 @@ class SampledFeatures(FeatureMap):
         )
         return [(basis, rotate) for basis in bases for rotate in rotations]
 
-    def _may_rotate(self, X: Any) -> bool:
+    def _may_rotate(self, X: Source) -> bool:
         """Whether "auto" looks at a rotation; the published sampler has none."""
-        dense = not sp.issparse(X)
+        dense = not X.sparse
         return dense and self.sampler != "paper" and 1 < X.shape[1] <= LARGEST_ROTATION
 
     def _check_n_components(self) -> None:
@@ -304,3 +321,17 @@ class SampledFeatures(FeatureMap):
         ]
         bounds = zip(multisets.starts.tolist(), multisets.ends.tolist(), strict=True)
         return np.array([" ".join(atoms[a:b]) or "1" for a, b in bounds], dtype=object)
+
+
+def check_diagonal(kernel: Kernel, X: Source) -> None:
+    """Say so where the kernel overflows the float type of X."""
+
+    def of_block(block: Block) -> int:
+        try:
+            kernel.diag(block.X)
+        except ValueError as error:
+            before = f"among the rows from {block.start} on: " if block.start else ""
+            raise ValueError(f"{before}{error}") from error
+        return 0
+
+    X.reduce(of_block)

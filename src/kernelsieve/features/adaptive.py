@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._moments import target_summary
 from kernelsieve._random import stream
+from kernelsieve._source import Block, Source
 from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
 from kernelsieve.sampling.anchors import (
     Anchors,
@@ -20,7 +22,7 @@ from kernelsieve.sampling.leverage import leverage_pool
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.recursion import recursive_leverage_sampling
 from kernelsieve.sampling.space import MonomialSpace, Pool, Space
-from kernelsieve.sampling.targets import target_columns
+from kernelsieve.sampling.targets import checked_targets
 from kernelsieve.sampling.two_phase import keep_probabilities, score_pool, thin_pool
 
 POOL_FACTOR = 12
@@ -110,14 +112,11 @@ class AdaptiveFeatures(SampledFeatures):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _choose(
-        self, space: Space, X: Any, y: Any, n_components: int, seed: int
-    ) -> ProductFeatures:
+    def _choose(self, space: Space, X: Source, n_components: int, seed: int) -> ProductFeatures:
         if self.sampler == "paper":
             assert isinstance(space, MonomialSpace)
             return self._recursive(space, X, n_components, seed)
-        targets = target_columns(y if self._target_share() > 0 else None, X.shape[0])
-        pool, anchors = self._pool(space, X, targets, n_components, seed)
+        pool, anchors = self._pool(space, X, n_components, seed)
         if anchors is None:
             self.missed_leverage_ = 0.0
             return pool.features
@@ -128,28 +127,28 @@ class AdaptiveFeatures(SampledFeatures):
         return space.features(pool.features.multisets.take(chosen), weights)
 
     def _pool(
-        self, space: Space, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
+        self, space: Space, X: Source, n_components: int, seed: int
     ) -> tuple[Pool, Anchors | None]:
         """The pool and the anchors to score it on; none where all features fit."""
         size = POOL_FACTOR * n_components
         if self.sampler == "leverage":
             assert isinstance(space, MonomialSpace)
-            anchors = self._anchors(X, targets, n_components, seed)
+            anchors = self._anchors(X, n_components, seed)
             pool = leverage_pool(space, anchors, size, MAX_DRAWS, seed, self.n_jobs)
         else:
             pool = space.draw(size, MAX_DRAWS, seed, self.n_jobs, size // 4)
         if pool.complete and len(pool.features) <= n_components:
             return pool, None
         if self.sampler != "leverage":
-            anchors = self._anchors(X, targets, n_components, seed)
+            anchors = self._anchors(X, n_components, seed)
         return pool, anchors
 
     def _recursive(
-        self, space: MonomialSpace, X: Any, n_components: int, seed: int
+        self, space: MonomialSpace, X: Source, n_components: int, seed: int
     ) -> ProductFeatures:
         """The paper's Adaptive: Algorithm 1 on all rows."""
         result = recursive_leverage_sampling(
-            X,
+            X.in_memory("sampler='paper'"),
             space.series,
             self._alpha,
             n_components,
@@ -168,22 +167,37 @@ class AdaptiveFeatures(SampledFeatures):
             raise ValueError(f"target_share={share!r} must be a number in [0, 1]: it is a share")
         return float(share)
 
-    def _anchors(
-        self, X: Any, targets: NDArray[np.float64], n_components: int, seed: int
-    ) -> Anchors:
+    def _anchors(self, X: Source, n_components: int, seed: int) -> Anchors:
         """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
-        rows = keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors", skip=HELD_OUT_ROWS)
-        share = len(rows) / X.shape[0]
-        few = rows[keyed_rows(len(rows), DIMENSION_ROWS, seed, "dimension")]
-        gram = self.kernel_(X[few].astype(np.float64), n_jobs=self.n_jobs)
-        shrink = len(few) / X.shape[0]
+        n = X.shape[0]
+        chosen = X.take(self._anchor_rows(X, seed))
+        few = chosen.X[keyed_rows(len(chosen), DIMENSION_ROWS, seed, "dimension")]
+        gram = self.kernel_(few.astype(np.float64), n_jobs=self.n_jobs)
+        shrink = few.shape[0] / n
         smallest = lambda_for_dimension(gram, n_components / 4, stream(seed, "probes")) / shrink
         return make_anchors(
             self.kernel_,
-            X[rows],
-            targets[rows],
-            share * max(self._alpha, smallest),
+            chosen.X,
+            self._targets(X, chosen),
+            len(chosen) / n * max(self._alpha, smallest),
             N_VECTORS,
             stream(seed, "leverage"),
             self.n_jobs,
         )
+
+    def _targets(self, X: Source, chosen: Block) -> NDArray[np.float64]:
+        """The targets of the anchors as columns that are standardised over all rows."""
+        summary = target_summary(X) if self._target_share() > 0 else None
+        return np.empty((len(chosen), 0)) if summary is None else summary.columns(chosen.y)
+
+    def _anchor_rows(self, X: Source, seed: int) -> NDArray[np.int64]:
+        return keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors", skip=HELD_OUT_ROWS)
+
+    def _rows_to_take(self, X: Source, seed: int) -> NDArray[np.int64]:
+        return np.union1d(super()._rows_to_take(X, seed), self._anchor_rows(X, seed))
+
+    def _source(self, X: Any, y: Any) -> Source:
+        rows = super()._source(X, y)
+        if y is not None and self._target_share() > 0:
+            checked_targets(y, rows.shape[0])
+        return rows

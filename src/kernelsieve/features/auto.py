@@ -13,8 +13,11 @@ from scipy.linalg import cho_solve
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._linalg import regularised_cholesky
+from kernelsieve._moments import target_summary
 from kernelsieve._random import root_seed, stream
 from kernelsieve._series import SeriesTooLongError
+from kernelsieve._source import Source
+from kernelsieve._targets import TargetSummary
 from kernelsieve._validation import check_positive
 from kernelsieve.diagnostics import kernel_error
 from kernelsieve.features._base import FeatureMap
@@ -24,7 +27,7 @@ from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.kernels import Gaussian, SeriesKernel
 from kernelsieve.sampling.keyed import keyed_rows
-from kernelsieve.sampling.targets import target_columns
+from kernelsieve.sampling.targets import checked_targets
 
 TRIAL_ROWS = 4000
 TRIAL_COMPONENTS = 500
@@ -116,31 +119,37 @@ class AutoFeatures(FeatureMap):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, X: Any, y: Any, seed: int) -> None:
+    def _fit_rows(self, X: Source, seed: int) -> None:
         alpha = 1.0
         if self.alpha is not None:
             alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
-        targets = target_columns(y, X.shape[0])
+        summary = target_summary(X)
         names, why = self._possible(X)
         self.trials_: list[Trial] = []
         if len(names) > 1:
-            names, why = self._try(names, X, targets, alpha, seed)
+            names, why = self._try(names, X, summary, alpha, seed)
         self.map_ = self._build(names[0], int(self.n_components), alpha, seed)
         try:
-            self.map_.fit(X, y)
+            self.map_.fit(X)
         except SeriesTooLongError as error:  # rows that were not in the trial
             names, why = ["Nystrom"], str(error)
-            self.map_ = self._build("Nystrom", int(self.n_components), alpha, seed).fit(X, y)
+            self.map_ = self._build("Nystrom", int(self.n_components), alpha, seed).fit(X)
         self.reason_ = f"{names[0]}: {why}"
         self.n_components_ = self.map_.n_components_
 
-    def _possible(self, X: Any) -> tuple[list[str], str]:
+    def _source(self, X: Any, y: Any) -> Source:
+        rows = super()._source(X, y)
+        if y is not None:
+            checked_targets(y, rows.shape[0])
+        return rows
+
+    def _possible(self, X: Source) -> tuple[list[str], str]:
         """The maps that suit the kernel and the shape of the data, and why where it is one."""
         if not isinstance(self.kernel_, SeriesKernel):
             return ["Nystrom"], "the kernel has no Taylor series"
         if self.n_components >= X.shape[0]:
             return ["Nystrom"], f"all {X.shape[0]} rows as landmarks are exact"
-        if sp.issparse(X):
+        if X.sparse:
             return ["row norm", "adaptive"], ""
         gaussian = isinstance(self.kernel_, Gaussian)
         return [name for name in MAPS if gaussian or name != "Fourier"], ""
@@ -156,10 +165,16 @@ class AutoFeatures(FeatureMap):
         return MAPS[name](size, **options)
 
     def _try(
-        self, names: list[str], X: Any, targets: NDArray[np.float64], alpha: float, seed: int
+        self,
+        names: list[str],
+        X: Source,
+        summary: TargetSummary | None,
+        alpha: float,
+        seed: int,
     ) -> tuple[list[str], str]:
         """The name of the best map on a subsample, and why."""
-        rows = keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto")
+        rows = X.take(keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto"))
+        targets = np.empty((len(rows), 0)) if summary is None else summary.columns(rows.y)
         size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, len(rows) // 4)))
         alpha *= len(rows) / X.shape[0]
         trial_seed = root_seed(stream(seed, "auto"))
@@ -167,7 +182,7 @@ class AutoFeatures(FeatureMap):
             features = self._build(name, size, alpha, trial_seed)
             start = time.perf_counter()
             try:
-                error = self._error(features, X[rows], targets[rows], alpha)
+                error = self._error(features, rows.X, targets, alpha)
             except SeriesTooLongError:
                 continue  # the data reach too far for products of columns
             self.trials_.append(Trial(name, error, time.perf_counter() - start))

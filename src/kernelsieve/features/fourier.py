@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
+from kernelsieve._source import Block, Source
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Gaussian, Laplacian, Matern
@@ -101,7 +103,7 @@ class FourierFeatures(FeatureMap):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, X: Any, y: Any, seed: int) -> None:
+    def _fit_rows(self, X: Source, seed: int) -> None:
         check_choice(self.variant, "variant", ("cos+sin", "phase"))
         check_choice(self.frequencies, "frequencies", FREQUENCIES)
         self.n_components_ = int(self.n_components)
@@ -115,7 +117,7 @@ class FourierFeatures(FeatureMap):
         self.phases_ = stream(seed, "phases").uniform(0.0, 2.0 * np.pi, size=singles)
 
     def _draw(
-        self, X: Any, count: int, rng: np.random.Generator
+        self, X: Source, count: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float64] | StructuredFrequencies, NDArray[np.float64]]:
         """Frequencies and their weights."""
         kernel, d = self.kernel_, X.shape[1]
@@ -170,11 +172,29 @@ def _range(dtype: Any) -> tuple[float, float]:
     return float(limits.min), float(limits.max)
 
 
-def _sides(X: Any) -> NDArray[np.float64]:
+@dataclass
+class _Box:
+    """The box that holds some rows."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    @classmethod
+    def of_block(cls, block: Block) -> _Box:
+        extremes = [block.X.min(axis=0), block.X.max(axis=0)]
+        low, high = (e.toarray().ravel() if sp.issparse(e) else e for e in extremes)
+        return cls(low.astype(np.float64), high.astype(np.float64))
+
+    def __iadd__(self, other: _Box) -> _Box:
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        return self
+
+
+def _sides(X: Source) -> NDArray[np.float64]:
     """The sides of the box that holds the rows of X."""
-    extremes = [X.max(axis=0), X.min(axis=0)]
-    high, low = (e.toarray().ravel() if sp.issparse(e) else e for e in extremes)
-    return np.asarray(high, dtype=np.float64) - low
+    box = X.reduce(_Box.of_block)
+    return box.high - box.low
 
 
 def _rows_at_once(X: Any, frequencies: Any) -> int:

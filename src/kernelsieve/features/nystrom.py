@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._source import Source
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.sampling.landmarks import (
@@ -106,7 +107,7 @@ class NystromFeatures(FeatureMap):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, X: Any, y: Any, seed: int) -> None:
+    def _fit_rows(self, X: Source, seed: int) -> None:
         points, indices = self._choose_landmarks(X, seed)
         exact = points.astype(np.float64)
         gram = self.kernel_.between(exact, exact, self.n_jobs)
@@ -116,7 +117,7 @@ class NystromFeatures(FeatureMap):
         self.whitening_ = whitening_of(gram[np.ix_(kept, kept)], X.dtype)
         self.n_components_ = len(kept)
 
-    def _choose_landmarks(self, X: Any, seed: int) -> tuple[Any, NDArray[np.int64] | None]:
+    def _choose_landmarks(self, X: Source, seed: int) -> tuple[Any, NDArray[np.int64] | None]:
         alpha = 1.0
         if self.alpha is not None:
             alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
@@ -125,14 +126,16 @@ class NystromFeatures(FeatureMap):
         check_choice(self.landmarks, "landmarks", (*ROWS, "kmeans"))
         size = int(self.n_components)
         if size >= X.shape[0]:
-            return X, np.arange(X.shape[0])
+            return X[np.arange(X.shape[0])], np.arange(X.shape[0])
+        uniform = self.landmarks == "uniform"  # looks at no row
+        rows = X if uniform else X.in_memory(f"landmarks={self.landmarks!r}")
         if self.landmarks == "kmeans":
-            return kmeans_centres(X, size, seed), None
+            return kmeans_centres(rows, size, seed), None
         choose = ROWS[self.landmarks]
-        indices = choose(self.kernel_, X, size, alpha, seed, self.n_jobs)
+        indices = choose(self.kernel_, rows, size, alpha, seed, self.n_jobs)
         return X[indices], indices
 
-    def _given_landmarks(self, X: Any) -> Any:
+    def _given_landmarks(self, X: Source) -> Any:
         points = check_points(self.landmarks, "landmarks")
         if points.shape[1] != X.shape[1]:
             raise ValueError(

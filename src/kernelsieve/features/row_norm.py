@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelsieve._random import stream
+from kernelsieve._source import Source
 from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.sampling.parameters import SamplerParameters
 from kernelsieve.sampling.product_features import ProductFeatures
@@ -99,14 +100,13 @@ class RowNormFeatures(SampledFeatures):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _choose(
-        self, space: Space, X: Any, y: Any, n_components: int, seed: int
-    ) -> ProductFeatures:
+    def _choose(self, space: Space, X: Source, n_components: int, seed: int) -> ProductFeatures:
         if self.sampler == "paper":
             assert isinstance(space, MonomialSpace)
+            rows = X.in_memory("sampler='paper'")
             parameters = SamplerParameters.practical(X.shape[1], space.series.degree)
             sampler = RowSampler(
-                space.frame.points(X),
+                space.frame.points(rows),
                 space.series,
                 None,
                 self._alpha,

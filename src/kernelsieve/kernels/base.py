@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._moments import squared_norms
-from kernelsieve._series import Series, truncation_degree
+from kernelsieve._series import Radii, Series, truncation_degree
+from kernelsieve._source import Source, as_source
 from kernelsieve._validation import check_choice, check_points
 
 MAX_DEGREE = 256
@@ -110,24 +111,30 @@ class SeriesKernel(Kernel):
     def series_of(
         self, X: Any, tol: float, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
-        """``series`` of rows that are known to be valid."""
+        """``series`` of a source, or of rows that are known to be valid."""
         check_choice(center, "center", ("auto", True, False))
         if not (isinstance(tol, int | float | np.number) and tol >= 0):
             raise ValueError(f"tol={tol!r} must be >= 0: it is the trace that truncation may cost")
-        mu = self._mean_point(X, center)
-        squared_radius = self._squared_radius(X, mu)
+        source = as_source(X)
+        mu = self._mean_point(source, center)
         last = self._last_degree
         if last is not None and last > max_degree:
             raise ValueError(f"degree={last} is above max_degree={max_degree}: raise max_degree")
+        radii = source.reduce(
+            lambda block: Radii.of_rows(self._squared_radius(block.X, mu, block.start), block.start)
+        )
         degree, tail = truncation_degree(
-            squared_radius, self._log_tail, tol, max_degree if last is None else last
+            radii, self._log_tail, tol, max_degree if last is None else last
         )
         return Series(self._scale, mu, self._damped, self._log_coefficients(degree), tail)
 
-    def _mean_point(self, X: Any, center: Any) -> NDArray[Any] | None:
+    def _mean_point(self, X: Source, center: Any) -> NDArray[Any] | None:
         if center is True:
             raise ValueError(f"{self!r} depends on the origin: only the Gaussian can be centred")
         return None
 
-    def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
+    def _squared_radius(
+        self, X: Any, mu: NDArray[Any] | None, start: int = 0
+    ) -> NDArray[np.float64]:
+        """|x'|^2 of rows that begin with number ``start``."""
         return self._scale**2 * squared_norms(X, mu)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, kve
 
 from kernelsieve._gram import distances, manhattan
 from kernelsieve._moments import column_means
+from kernelsieve._source import Source
 from kernelsieve._validation import check_points, check_positive
 from kernelsieve.kernels.base import Kernel, SeriesKernel
 
@@ -44,8 +44,8 @@ class Gaussian(SeriesKernel):
     def _damped(self) -> bool:
         return True
 
-    def _mean_point(self, X: Any, center: Any) -> NDArray[Any] | None:
-        if sp.issparse(X):
+    def _mean_point(self, X: Source, center: Any) -> NDArray[Any] | None:
+        if X.sparse:
             if center is True:
                 raise ValueError("center=True would fill a sparse X: densify it or use 'auto'")
             return None

@@ -140,13 +140,15 @@ class InversePolynomial(_DotProductKernel):
         for points in (X,) if X is Y else (X, Y):
             self._squared_radius(points, None)
 
-    def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
+    def _squared_radius(
+        self, X: Any, mu: NDArray[Any] | None, start: int = 0
+    ) -> NDArray[np.float64]:
         radii = squared_norms(X)
         row = int(np.argmax(radii))
         if radii[row] >= self.shift:
             raise ValueError(
-                f"row {row} has |x|^2 = {radii[row]:.6g}, not below shift={self.shift!r}: the "
-                "series does not converge there; scale X or raise shift"
+                f"row {start + row} has |x|^2 = {radii[row]:.6g}, not below "
+                f"shift={self.shift!r}: the series does not converge there; scale X or raise shift"
             )
         return radii
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from kernelsieve._moments import moments
+from kernelsieve._source import Source
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.distance import Gaussian, Laplacian, Matern
@@ -45,7 +46,7 @@ def resolve_kernel(
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
         "inverse_polynomial", "linear", "laplacian", "matern", "cosine", "chi2", or a function of
         two rows.
-    X : {array-like, CSR} of shape (n, d)
+    X : {array-like, CSR} of shape (n, d), or Source
         The data, which gamma="scale" looks at.
     gamma : "scale", "auto" or float
         "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn; for "chi2", whose
@@ -75,22 +76,10 @@ def resolve_kernel(
 def _resolve_gamma(gamma: Any, X: Any) -> float:
     if isinstance(gamma, str):
         check_choice(gamma, "gamma", ("scale", "auto"))
-        X = check_points(X)
-        variance = _variance(X) if gamma == "scale" else 1.0
+        X = X if isinstance(X, Source) else check_points(X)
+        variance = moments(X).variance if gamma == "scale" else 1.0
         scale = 1.0 / (X.shape[1] * variance) if variance > 0 else np.inf
         return scale if math.isfinite(scale) else 1.0
     if gamma is None:
         return _resolve_gamma("auto", X)
     return check_positive(gamma, "gamma", "it is the inverse square of a length; or use 'scale'")
-
-
-def _variance(X: Any) -> float:
-    size = X.shape[0] * X.shape[1]
-    mean = float(X.sum(dtype=np.float64)) / size
-    if sp.issparse(X):
-        squares = float(np.sum((X.data - mean) ** 2, dtype=np.float64))
-        variance = (squares + (size - X.nnz) * mean**2) / size
-    else:
-        variance = float(X.var(dtype=np.float64))
-    # Of a constant the rounding of its mean is left, which is no variance.
-    return variance if variance > (8.0 * np.finfo(np.float64).eps * mean) ** 2 else 0.0

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn import config_context
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from kernelsieve._moments import column_means, mean_squares
-from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
-from kernelsieve._progress import track
+from kernelsieve._moments import moments
+from kernelsieve._source import ArraySource, Block, Source, as_source, check_source, recoded
 from kernelsieve._validation import FLOATS, canonical_rows, check_count
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 
@@ -40,22 +38,41 @@ class FeatureModel(BaseEstimator):
         missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
         return features.set_params(**missing) if missing else features
 
-    def _fit_features(self, X: Any, y: Any, **inherited: Any) -> None:
-        """Fit the map to valid rows."""
-        warn_if_scales_differ(X, getattr(self, "feature_names_in_", None))
+    def _fit_features(self, rows: Source, **inherited: Any) -> None:
+        """Fit the map to valid rows and their targets."""
+        warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
         self.features_ = self._fresh_features(**inherited)
-        with config_context(assume_finite=True):  # X was checked already
-            self.features_.fit(X, y)
+        self.features_.fit(rows)
 
     def _valid_rows(self, X: Any, reset: bool = False) -> Any:
+        """Valid rows as a matrix; a source is what it is."""
+        if isinstance(X, Source):
+            check_source(self, X, reset)
+            return X
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
         return canonical_rows(X)
 
-    def _valid_rows_and_targets(self, X: Any, y: Any, reset: bool = True, **options: Any) -> Any:
+    def _valid_rows_and_targets(
+        self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, **options: Any
+    ) -> Source:
+        """Valid rows with their targets, and weights where there are any."""
+        if isinstance(X, Source):
+            check_source(self, X, reset)
+            if y is not None or sample_weight is not None:
+                X = X.with_targets(None if y is None else np.asanyarray(y), sample_weight)
+            if X.target_shape is None:
+                raise ValueError("the source has no target: pass y, or name its target column")
+            return X
         X, y = validate_data(
             self, X, y, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
         )
-        return canonical_rows(X), y
+        return ArraySource(canonical_rows(X), y, checked_weights(sample_weight, X))
+
+    def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
+        """Valid rows with targets that are numbers; ``columns_of`` makes columns of them."""
+        return self._valid_rows_and_targets(
+            X, y, sample_weight, reset, multi_output=True, y_numeric=True
+        )
 
     def _rows_per_block(self, n_rows: int) -> int:
         """Enough blocks for several threads; a function of the shape only, and so are the bits."""
@@ -64,30 +81,27 @@ class FeatureModel(BaseEstimator):
         return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
 
     def _map_blocks(
-        self, function: Callable[[Any, slice], Any], X: Any, raw: bool = False
+        self, function: Callable[[Any, Block], Any], X: Any, raw: bool = False
     ) -> list[Any]:
-        """``function(Z, rows)`` for the features (or raw blocks) of all rows, in order."""
-        evaluate = self.features_._raw_block if raw else self.features_._transform_block
-        return map_row_blocks(
-            lambda rows: function(evaluate(X[rows]), rows),
-            X.shape[0],
-            self._rows_per_block(X.shape[0]),
-            self.n_jobs,
-        )
+        """``function(Z, block)`` for the features (or raw blocks) of all rows, in order."""
+        return list(as_source(X).map(*self._by_block(function, X, raw)))
 
-    def _stream(
-        self, function: Callable[[Any, slice], Any], X: Any, description: str, raw: bool = False
-    ) -> Iterator[Any]:
-        """The same one by one, with a progress bar when asked for."""
-        size = self._rows_per_block(X.shape[0])
+    def _reduce(
+        self,
+        function: Callable[[Any, Block], Any],
+        rows: Source,
+        description: str = "Features",
+        raw: bool = False,
+    ) -> Any:
+        """The sum of the same, with a progress bar when asked for."""
+        return rows.reduce(*self._by_block(function, rows, raw), description, self.verbose)
+
+    def _by_block(
+        self, function: Callable[[Any, Block], Any], X: Any, raw: bool
+    ) -> tuple[Callable[[Block], Any], int, int | None]:
         evaluate = self.features_._raw_block if raw else self.features_._transform_block
-        blocks = ordered_row_blocks(
-            lambda rows: function(evaluate(X[rows]), rows),
-            X.shape[0],
-            size,
-            self.n_jobs,
-        )
-        return track(blocks, len(row_blocks(X.shape[0], size)), description, self.verbose)
+        size = self._rows_per_block(X.shape[0])
+        return lambda block: function(evaluate(block.X), block), size, self.n_jobs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -95,11 +109,37 @@ class FeatureModel(BaseEstimator):
         return tags
 
 
-def warn_if_scales_differ(X: Any, names: Any) -> None:
+def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """Weights >= 0 with a positive sum, or none."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.sum() > 0:
+        raise ValueError("all sample weights are zero: there is nothing to fit")
+    return weights
+
+
+def columns_of(rows: Source) -> Source:
+    """The same rows with targets of shape (n, n_outputs), in float64."""
+    return recoded(rows, numbers_of, rows.target_shape or (1,))
+
+
+def numbers_of(y: Any, weights: Any) -> tuple[NDArray[np.float64], Any]:
+    """Targets of a block as columns of finite numbers, and its weights."""
+    columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    if not np.isfinite(columns).all():
+        raise ValueError("y contains NaN or infinity: drop those rows or fill them")
+    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise ValueError("sample_weight must be finite and >= 0")
+    return columns, weights
+
+
+def warn_if_scales_differ(rows: Source, names: Any) -> None:
     """Say which columns dominate all distances, and which never count."""
-    if sp.issparse(X) or X.shape[0] < 2:
+    if rows.sparse or rows.shape[0] < 2:
         return  # one-hot and text columns are on one scale by nature
-    spread = np.sqrt(mean_squares(X, column_means(X)))
+    known = moments(rows)
+    spread = np.sqrt(known.mean_squares(known.means))
     live = np.flatnonzero(spread > 1e-12 * spread.max(initial=0.0))
     if len(live) < 2:
         return

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kernelsieve._linalg import Solution, conjugate_gradients, regularised_cholesky
-from kernelsieve._parallel import ordered_row_blocks, row_blocks
+from kernelsieve._source import Block, Source
 from kernelsieve.diagnostics._operators import GramOperator, NystromSketch
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._linear import NormalEquations
@@ -23,64 +23,66 @@ Array = NDArray[np.float64]
 
 
 class FeatureBlocks:
-    """The features of all rows, block by block: kept, or made again for every pass.
+    """The features of all rows, block by block: kept where rows are, or made for every pass.
 
     Parameters
     ----------
     features : FeatureMap
-    X : {ndarray, CSR} of shape (n, d)
+    rows : Source
     block_rows : int
     n_jobs : int or None
     """
 
-    def __init__(self, features: FeatureMap, X: Any, block_rows: int, n_jobs: int | None) -> None:
-        self.features, self.X, self.block_rows, self.n_jobs = features, X, block_rows, n_jobs
-        self.blocks = row_blocks(X.shape[0], block_rows)
+    def __init__(
+        self, features: FeatureMap, rows: Source, block_rows: int, n_jobs: int | None
+    ) -> None:
+        self.features, self.rows = features, rows
+        self.block_rows, self.n_jobs = block_rows, n_jobs
         self._kept: dict[int, Any] = {}
         self._room = KEPT_BYTES
 
-    def _block(self, rows: slice) -> Any:
-        Z = self._kept.get(rows.start)
+    def _features(self, block: Block) -> Any:
+        Z = self._kept.get(block.start)
         if Z is None:
-            Z = self.features._transform_block(self.X[rows])
+            Z = self.features._transform_block(block.X)
             size = Z.data.nbytes + Z.indices.nbytes if sp.issparse(Z) else Z.nbytes
             if size <= self._room:  # threads may overshoot by a block each
                 self._room -= size
-                self._kept[rows.start] = Z
+                self._kept[block.start] = Z
         return Z
 
-    def map(self, function: Callable[[Any, slice], Any]) -> Iterator[Any]:
-        """``function(Z, rows)`` of every block, in order."""
-        return ordered_row_blocks(
-            lambda rows: function(self._block(rows), rows),
-            self.X.shape[0],
-            self.block_rows,
-            self.n_jobs,
-        )
+    def _of_block(self, function: Callable[[Any, Block], Any]) -> Callable[[Block], Any]:
+        # Rows that are not in memory may be far away: what travels there is the map alone.
+        if self.rows.resident:
+            return lambda block: function(self._features(block), block)
+        evaluate = self.features._transform_block
+        return lambda block: function(evaluate(block.X), block)
+
+    def map(self, function: Callable[[Any, Block], Any]) -> Iterator[Any]:
+        """``function(Z, block)`` of every block, in order."""
+        return self.rows.map(self._of_block(function), self.block_rows, self.n_jobs)
+
+    def reduce(self, function: Callable[[Any, Block], Any]) -> Any:
+        """The sum of the same."""
+        return self.rows.reduce(self._of_block(function), self.block_rows, self.n_jobs)
 
     def times(self, V: Array) -> Array:
         """Z V."""
-        return np.concatenate(list(self.map(lambda Z, rows: _product(Z, V))))
+        return np.concatenate(list(self.map(lambda Z, _: _product(Z, V))))
 
     def transposed_times(self, R: Array) -> Array:
         """Z^T R."""
-        parts = self.map(lambda Z, rows: _product(Z.T, R[rows]))
-        total = np.zeros((self.features.n_components_, R.shape[1]))
-        for part in parts:
-            total += part
-        return total
+        return self.reduce(lambda Z, block: _product(Z.T, R[block.rows]))
 
-    def gram_times(self, V: Array, weights: Array | None) -> Array:
+    def gram_times(self, V: Array) -> Array:
         """Z^T W Z V in one pass."""
 
-        def block(Z: Any, rows: slice) -> Array:
+        def summary(Z: Any, block: Block) -> Array:
             image = _product(Z, V)
-            return _product(Z.T, image if weights is None else image * weights[rows, None])
+            weights = block.weights
+            return _product(Z.T, image if weights is None else image * weights[:, None])
 
-        total = np.zeros_like(V)
-        for part in self.map(block):
-            total += part
-        return total
+        return self.reduce(summary)
 
 
 def _product(Z: Any, V: Array) -> Array:
@@ -91,20 +93,23 @@ def _product(Z: Any, V: Array) -> Array:
 class _CentredGram:
     """(Z - mean)^T W (Z - mean), applied to blocks of vectors."""
 
-    def __init__(self, blocks: FeatureBlocks, weights: Array | None, mean: Array, weight: float):
-        self.blocks, self.weights, self.mean, self.weight = blocks, weights, mean, weight
+    def __init__(self, blocks: FeatureBlocks, mean: Array, weight: float):
+        self.blocks, self.mean, self.weight = blocks, mean, weight
         self.n_rows = len(mean)  # as NystromSketch calls the size of a square matrix
 
     def __matmul__(self, V: Array) -> Array:
-        return self.blocks.gram_times(V, self.weights) - self.weight * np.outer(
-            self.mean, self.mean @ V
-        )
+        return self.blocks.gram_times(V) - self.weight * np.outer(self.mean, self.mean @ V)
+
+
+def _sums(Z: Any, block: Block) -> Array:
+    """Z^T W [1, y], and 1^T W [1, y] as one more row."""
+    ones = np.ones(len(block)) if block.weights is None else block.weights
+    right = np.column_stack([ones, block.y * ones[:, None]])
+    return np.vstack([_product(Z.T, right), right.sum(axis=0)])
 
 
 def solve_by_gradients(
     blocks: FeatureBlocks,
-    y: Array,
-    weights: Array | None,
     alpha: float,
     fit_intercept: bool,
     tol: float,
@@ -116,15 +121,14 @@ def solve_by_gradients(
 
     Preconditioned by a randomised Nystrom sketch of the Gram matrix (Frangella, Tropp and Udell).
     """
-    ones = np.ones(len(y)) if weights is None else weights
-    weight = float(ones.sum())
-    sums = blocks.transposed_times(np.column_stack([ones, y * ones[:, None]]))
-    moment, feature_mean, target_mean = sums[:, 1:], sums[:, 0] / weight, ones @ y / weight
+    sums = blocks.reduce(_sums)
+    weight = float(sums[-1, 0])
+    moment, feature_mean, target_mean = sums[:-1, 1:], sums[:-1, 0] / weight, sums[-1, 1:] / weight
     if fit_intercept:
         moment = moment - np.outer(feature_mean, weight * target_mean)
     else:
         feature_mean, target_mean = np.zeros_like(feature_mean), np.zeros_like(target_mean)
-    gram = _CentredGram(blocks, weights, feature_mean, weight)
+    gram = _CentredGram(blocks, feature_mean, weight)
     size = min(SKETCH_SIZE, gram.n_rows)
     test, _ = np.linalg.qr(rng.standard_normal((gram.n_rows, size)))
     sketch = NystromSketch(gram, test)  # type: ignore[arg-type]
@@ -142,8 +146,6 @@ def solve_by_gradients(
 def solve_exact(
     kernel: Any,
     blocks: FeatureBlocks,
-    y: Array,
-    weights: Array | None,
     alpha: float,
     fit_intercept: bool,
     tol: float,
@@ -155,14 +157,16 @@ def solve_exact(
     With S = W^(1/2) solves (S K S + alpha I) u = S [y, 1]; returns (dual coefficients, intercepts).
     The inverse of S Z Z^T S + alpha I is (I - S Z (Z^T W Z + alpha I)^-1 Z^T S) / alpha.
     """
+    rows = blocks.rows.take(np.arange(blocks.rows.shape[0]))
+    y, weights = rows.y, rows.weights
     roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
-    total = NormalEquations.zero(blocks.features.n_components_, 0)
-    for part in blocks.map(
-        lambda Z, rows: NormalEquations.of_block(Z, np.empty((Z.shape[0], 0)), roots[rows, 0] ** 2)
-    ):
-        total += part
+    total = blocks.reduce(
+        lambda Z, block: NormalEquations.of_block(
+            Z, np.empty((len(block), 0)), roots[block.rows, 0] ** 2
+        )
+    )
     factor, shift = regularised_cholesky(total.centred(False).gram, alpha)
-    K = GramOperator(kernel, blocks.X, blocks.block_rows)
+    K = GramOperator(kernel, rows.X, blocks.block_rows)
 
     def precondition(R: Array) -> Array:
         inner = cho_solve((factor, True), blocks.transposed_times(roots * R))

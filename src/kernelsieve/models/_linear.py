@@ -12,6 +12,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotri
 
 from kernelsieve._linalg import regularised_cholesky
+from kernelsieve._source import Source
 from kernelsieve.features._base import FeatureMap
 
 
@@ -65,17 +66,17 @@ class NormalEquations:
             ones, total = np.ones(len(y)), float(len(y))
         if sp.issparse(Z):
             gram = (Z.T @ Z).toarray().astype(np.float64)
-            moment, feature_sum = Z.T @ y, Z.T @ ones
+            moment, feature_sum = Z.T @ y, Z.T @ ones  # float64, as y is
         else:
             if not single:
                 Z = Z.astype(np.float64, copy=False)
             # numpy sees that it is symmetric, which is half the work, and lets other threads run,
             # which scipy's wrappers of the same routine do not.
-            gram = Z.T @ Z
-            moment = Z.T @ y.astype(Z.dtype, copy=False)
+            gram = (Z.T @ Z).astype(np.float64, copy=False)
+            moment = (Z.T @ y.astype(Z.dtype, copy=False)).astype(np.float64, copy=False)
             feature_sum = (
                 Z.sum(axis=0, dtype=np.float64) if weights is None else Z.T @ ones.astype(Z.dtype)
-            )
+            ).astype(np.float64, copy=False)
         return cls(
             gram, moment, feature_sum, ones @ y, np.einsum("ij,ij->j", y, y), total
         )  # fmt: skip
@@ -103,6 +104,8 @@ class NormalEquations:
 
     def centred(self, fit_intercept: bool) -> Centred:
         """The problem of the intercept: features and targets minus their means."""
+        if not self.weight > 0:
+            raise ValueError("all sample weights are zero: there is nothing to fit")
         gram = self.gram.copy()
         if not fit_intercept:
             zeros = np.zeros(len(gram)), np.zeros(len(self.target_sum))
@@ -231,15 +234,15 @@ def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
     return features._mixing if np.dtype(dtype) == np.float32 else None
 
 
-def float32_products_suffice(features: FeatureMap, X: Any, alpha: float) -> bool:
+def float32_products_suffice(features: FeatureMap, rows: Source, alpha: float) -> bool:
     """Whether rounding in float32 block products stays far below alpha.
 
     The error of a sum of n products of float32 numbers grows like eps sqrt(n) times their size,
     and alpha is what keeps the solve from seeing it.
     """
-    if X.dtype != np.float32:
+    if rows.dtype != np.float32:
         return False
-    Z = features._transform_block(X[:256])
+    Z = features._transform_block(rows.head(256).X)
     squares = Z.multiply(Z).sum() if sp.issparse(Z) else np.sum(np.square(Z, dtype=np.float64))
-    rounding = np.finfo(np.float32).eps * np.sqrt(X.shape[0]) * float(squares) / Z.shape[0]
+    rounding = np.finfo(np.float32).eps * np.sqrt(rows.shape[0]) * float(squares) / Z.shape[0]
     return bool(alpha >= 50.0 * rounding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,13 +10,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.preprocessing import LabelBinarizer
 from sklearn.svm import LinearSVC
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelsieve._validation import check_positive
+from kernelsieve._source import ArraySource, Block, Source, as_source, recoded
+from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -23,21 +23,70 @@ from kernelsieve.models.kernel_ridge import KernelRidge
 CALIBRATION_ROWS = 20_000
 
 
+@dataclass
+class Labels:
+    """The labels of some rows, rising, and how many rows have each."""
+
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of_block(cls, block: Block) -> Labels:
+        """Those of a block of rows."""
+        return cls(*np.unique(column_or_1d(block.y), return_counts=True))
+
+    def __iadd__(self, other: Labels) -> Labels:
+        together, places = np.unique(
+            np.concatenate([self.values, other.values]), return_inverse=True
+        )
+        counts = np.zeros(len(together), dtype=np.int64)
+        np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
+        self.values, self.counts = together, counts
+        return self
+
+    def weights(self, class_weight: Any) -> NDArray[np.float64]:
+        """What every row of a class counts."""
+        if class_weight is None:
+            return np.ones(len(self.values))
+        if isinstance(class_weight, dict):
+            return np.array([float(class_weight.get(label, 1.0)) for label in self.values.tolist()])
+        check_choice(class_weight, "class_weight", ("balanced",))
+        return self.counts.sum() / (len(self.values) * self.counts)
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """Targets +-1 of labels: one column a class, and a single one for two classes."""
+
+    classes: NDArray[Any]
+    class_weights: NDArray[np.float64] | None
+
+    def __call__(self, y: Any, weights: Any) -> tuple[NDArray[np.float64], Any]:
+        places = np.searchsorted(self.classes, column_or_1d(y))
+        signs = np.where(places[:, None] == np.arange(len(self.classes)), 1.0, -1.0)
+        if self.class_weights is not None:
+            by_class = self.class_weights[places]
+            weights = by_class if weights is None else by_class * weights
+        return signs[:, 1] if len(self.classes) == 2 else signs, weights
+
+
 class _FeatureClassifier(ClassifierMixin, FeatureModel):
     """What the classifiers share: labels in, labels out."""
 
     classes_: NDArray[Any]
 
-    def _labelled(self, X: Any, y: Any) -> tuple[Any, Any]:
-        X, y = self._valid_rows_and_targets(X, y)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
+    def _labelled(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Source, Labels]:
+        """Valid rows with their labels, and how often each label occurs."""
+        rows = self._valid_rows_and_targets(X, y, sample_weight)
+        labels: Labels = rows.reduce(Labels.of_block)
+        check_classification_targets(labels.values)
+        self.classes_ = labels.values
         if len(self.classes_) < 2:
             raise ValueError(
-                f"all n_samples = {X.shape[0]} rows are of class {self.classes_[0]!r}: "
+                f"all n_samples = {rows.shape[0]} rows are of class {self.classes_[0]!r}: "
                 "a classifier needs at least 2 classes"
             )
-        return X, y
+        return rows, labels
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
@@ -102,15 +151,15 @@ class KernelRidgeClassifier(_FeatureClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map, the ridge and the calibration of probabilities."""
-        X, y = self._labelled(X, y)
-        targets = LabelBinarizer(neg_label=-1, pos_label=1).fit_transform(y).astype(np.float64)
-        targets = targets[:, 0] if len(self.classes_) == 2 else targets
-        weights = sample_weight
-        if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, y)
-            weights = by_class if weights is None else by_class * np.asarray(weights)
+        rows, labels = self._labelled(X, y, sample_weight)
+        n_classes = len(self.classes_)
+        weights = None if self.class_weight is None else labels.weights(self.class_weight)
+        signs = _Signs(self.classes_, weights)
+        targets = recoded(rows, signs, () if n_classes == 2 else (n_classes,))
+        few = np.linspace(0, rows.shape[0] - 1, min(rows.shape[0], CALIBRATION_ROWS)).astype(int)
+        rows.expect(few)
         self.ridge_ = KernelRidge(
             self.features,
             alpha=self.alpha,
@@ -119,31 +168,30 @@ class KernelRidgeClassifier(_FeatureClassifier):
             block_rows=self.block_rows,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
-        ).fit(X, targets, weights)
+        ).fit(targets)
         self.features_ = self.ridge_.features_
-        self._calibrate(X, y, targets, weights)
+        self._calibrate(rows.take(few), targets.take(few))
         return self
 
-    def _calibrate(self, X: Any, y: Any, targets: NDArray[Any], weights: Any) -> None:
+    def _calibrate(self, rows: Block, signs: Block) -> None:
         """How much scores say: fitted to leave-one-out scores, those of the fit are too sure.
 
         One positive factor for all scores, so that the likeliest class is the predicted one.
         """
-        count = min(X.shape[0], CALIBRATION_ROWS)
-        rows = np.linspace(0, X.shape[0] - 1, count).astype(int)
-        ridge = self.ridge_
+        ridge, count = self.ridge_, len(rows)
         leverages = np.concatenate(
-            ridge._map_blocks(lambda Z, _: ridge._posterior().leverages(Z), X[rows])
+            ridge._map_blocks(lambda Z, _: ridge._posterior().leverages(Z), rows.X)
         )
-        share = np.ones(count) if weights is None else np.asarray(weights, dtype=float)[rows]
+        share = np.ones(count) if signs.weights is None else signs.weights
         if self.fit_intercept:
             leverages = leverages + 1.0 / ridge._posterior().weight
         left = np.maximum(1.0 - share * leverages, 1e-6)
-        residuals = (targets[rows] - ridge.predict(X[rows])).reshape(count, -1) / left[:, None]
-        scores = _both_classes(
-            (targets[rows].reshape(count, -1) - residuals).reshape(targets[rows].shape)
-        )
-        places = np.searchsorted(self.classes_, y[rows])
+        targets = signs.y
+        residuals = (targets - ridge.predict(ArraySource(rows.X))).reshape(count, -1) / left[
+            :, None
+        ]
+        scores = _both_classes((targets.reshape(count, -1) - residuals).reshape(targets.shape))
+        places = np.searchsorted(self.classes_, column_or_1d(rows.y))
 
         def loss(log_sharpness: float) -> float:
             logs = log_softmax(np.exp(log_sharpness) * scores, axis=1)
@@ -155,7 +203,7 @@ class KernelRidgeClassifier(_FeatureClassifier):
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
         check_is_fitted(self)
-        return self.ridge_.predict(self._valid_rows(X))
+        return self.ridge_.predict(as_source(self._valid_rows(X)))
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probabilities of the classes, calibrated on leave-one-out scores."""
@@ -220,12 +268,12 @@ class KernelSVC(_FeatureClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map and the machine."""
         check_positive(self.C, "C", "it weighs the errors against the margin")
-        X, y = self._labelled(X, y)
-        targets = LabelBinarizer(neg_label=-1, pos_label=1).fit_transform(y).astype(np.float64)
-        self._fit_features(X, targets, alpha=1.0 / self.C)
+        rows, _ = self._labelled(X, y)
+        X, y = rows.in_memory("KernelSVC"), rows.take(np.arange(rows.shape[0])).y
+        self._fit_features(recoded(rows, _Signs(self.classes_, None), ()), alpha=1.0 / self.C)
         self.svc_ = LinearSVC(
             C=self.C,
             class_weight=self.class_weight,

@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._source import Source
 from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
+from kernelsieve.sampling.keyed import keyed_rows
+
+SOURCE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     ----------
     model : KernelRidge or KernelRidgeCV
         With AdaptiveFeatures or RowNormFeatures: other maps have no features that can be named.
-    X : {array-like, sparse matrix} of shape (n, d)
-        Rows to measure the spread of the features on; the training rows, or some of them.
+    X : {array-like, sparse matrix} of shape (n, d), or Source
+        Rows to measure the spread of the features on; the training rows, or some of them. Of a
+        source 20,000 rows are taken.
     input_features : array-like of str, optional
         Names of the columns; those that the model was fitted with by default.
 
@@ -79,6 +84,8 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     coefficients = np.asarray(model.coef_)
     if coefficients.ndim != 1:
         raise ValueError("explain is for a single output: fit one target at a time")
+    if isinstance(X, Source):
+        X = X[keyed_rows(X.shape[0], SOURCE_ROWS, 0, "explain")]
     Z = features.transform(X)
     dense = Z.toarray() if hasattr(Z, "toarray") else Z
     importances = np.abs(coefficients) * np.std(dense, axis=0, dtype=np.float64)

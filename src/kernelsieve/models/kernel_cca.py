@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._parallel import map_row_blocks
+from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.models._base import FeatureModel
@@ -82,30 +84,30 @@ class KernelCCA(TransformerMixin, FeatureModel):
         """
         alpha = check_positive(self.alpha, "alpha", "it regularises both views")
         wanted = check_count(self.n_components, "n_components", "it is the number of directions")
+        if isinstance(X, Source):
+            X = X.in_memory("KernelCCA")
         X, Y = self._valid_rows(X, reset=True), _second_view(y)
         if X.shape[0] != Y.shape[0]:
             raise ValueError(f"the views have {X.shape[0]} and {Y.shape[0]} rows")
-        self._fit_features(X, None, alpha=alpha)
+        rows = ArraySource(X)
+        self._fit_features(rows, alpha=alpha)
         second = self.features_y if self.features_y is not None else self.features
         self.features_y_ = AdaptiveFeatures() if second is None else clone(second)
         if self.features_y_.get_params(deep=False).get("alpha", 0.0) is None:
             self.features_y_.set_params(alpha=alpha)
         self.features_y_.fit(Y)
-        # The first view's features, with the second's as its targets: all moments in one pass.
-        cross = NormalEquations.zero(self.features_.n_components_, self.features_y_.n_components_)
-        other = NormalEquations.zero(self.features_y_.n_components_, 0)
 
-        def block(Z: Any, rows: slice) -> tuple[NormalEquations, NormalEquations]:
-            W = self.features_y_._transform_block(Y[rows])
+        # The first view's features, with the second's as its targets: all moments in one pass.
+        def block(Z: Any, block: Block) -> _Views:
+            W = self.features_y_._transform_block(Y[block.rows])
             dense = np.asarray(W.toarray() if hasattr(W, "toarray") else W, dtype=np.float64)
-            return NormalEquations.of_block(Z, dense), NormalEquations.of_block(
-                dense, np.empty((len(dense), 0))
+            return _Views(
+                NormalEquations.of_block(Z, dense),
+                NormalEquations.of_block(dense, np.empty((len(dense), 0))),
             )
 
-        for first, then in self._stream(block, X, "Features"):
-            cross += first
-            other += then
-        left, right = cross.centred(True), other.centred(True)
+        views = self._reduce(block, rows)
+        left, right = views.cross.centred(True), views.other.centred(True)
         left_factor, _ = regularised_cholesky(left.gram, alpha)
         right_factor, _ = regularised_cholesky(right.gram, alpha)
         half = solve_triangular(left_factor, left.moment, lower=True)
@@ -159,3 +161,16 @@ def _second_view(y: Any) -> Any:
         raise ValueError("KernelCCA requires y to be passed, but the target y is None")
     array = y if hasattr(y, "tocsr") else np.asarray(y)
     return check_points(array.reshape(-1, 1) if array.ndim == 1 else array, "y")
+
+
+@dataclass
+class _Views:
+    """The sums of the first view with the second as its target, and those of the second."""
+
+    cross: NormalEquations
+    other: NormalEquations
+
+    def __iadd__(self, more: _Views) -> _Views:
+        self.cross += more.cross
+        self.other += more.other
+        return self

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
+from kernelsieve._source import Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._base import FeatureModel, columns_of
 from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.models._linear import (
     NormalEquations,
@@ -112,46 +112,46 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map and the ridge.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n, d)
+        X : {array-like, sparse matrix} of shape (n, d), or Source
         y : array-like of shape (n,) or (n, n_outputs)
+            None takes that of a source.
         sample_weight : array-like of shape (n,), optional
             Multiplies the squared errors; the map does not see it.
         """
         alpha = self._checked_alpha()
-        X, y = self._valid_rows_and_targets(X, y, multi_output=True, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        weights = self._checked_weights(sample_weight, X)
-        self._fit_features(X, y, alpha=alpha)
+        given = self._numeric(X, y, sample_weight)
+        self._single_output = given.target_shape == ()
+        rows = columns_of(given)
+        self._fit_features(rows, alpha=alpha)
         self._equations = None
-        self._single_output = y.ndim == 1
-        columns = y.reshape(len(y), -1)
-        self.solver_ = self._choose_solver(X.shape[0])
+        self.solver_ = self._choose_solver(rows.shape[0])
         self.n_iter_, self._solution = 1, None
         if self.solver_ == "cholesky":
-            self._adopt(
-                solve_ridge(self._accumulate(X, columns, weights), alpha, self.fit_intercept)
-            )
+            self._adopt(solve_ridge(self._accumulate(rows), alpha, self.fit_intercept))
         elif self.solver_ == "dual":
-            Z = np.concatenate(self._map_blocks(lambda Z, rows: _dense(Z), X))
-            self._set(*solve_dual_ridge(Z, columns, weights, alpha, self.fit_intercept))
+            Z = np.concatenate(self._map_blocks(lambda Z, _: _dense(Z), rows))
+            whole = rows.take(np.arange(rows.shape[0]))
+            self._set(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
         else:
-            blocks = FeatureBlocks(self.features_, X, self._rows_per_block(X.shape[0]), self.n_jobs)
             rng = stream(root_seed(self.random_state), "preconditioner")
             options = (self.fit_intercept, self.tol, self._checked_max_iter(), rng, self._report)
-            solution, intercepts = solve_by_gradients(blocks, columns, weights, alpha, *options)
+            solution, intercepts = solve_by_gradients(self._feature_blocks(rows), alpha, *options)
             self._warn_unless_converged(solution.residual, solution.iterations)
             self.n_iter_ = solution.iterations
             self._set(solution.values, intercepts)
         if self.refine:
-            self._refine(X, columns, weights, alpha)
+            self._refine(rows, alpha)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def _feature_blocks(self, rows: Source) -> FeatureBlocks:
+        return FeatureBlocks(self.features_, rows, self._rows_per_block(rows.shape[0]), self.n_jobs)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to the ridge; the map stays as it is.
 
         The first call takes ``features`` as they are when they are fitted, and fits them to its
@@ -160,47 +160,38 @@ class KernelRidge(RegressorMixin, FeatureModel):
         alpha = self._checked_alpha()
         if self.refine:
             raise ValueError("refine=True needs all rows at once: use fit")
-        first = self._equations is None
-        X, y = self._valid_rows_and_targets(X, y, reset=first, multi_output=True, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        weights = self._checked_weights(sample_weight, X)
-        columns = y.reshape(len(y), -1)
+        given = self._numeric(X, y, sample_weight, reset=self._equations is None)
+        rows = columns_of(given)
+        assert rows.target_shape is not None
+        outputs = rows.target_shape[0]
         if self._equations is None:
-            self._equations = self._start_partial(X, y, alpha)
+            self._single_output = given.target_shape == ()
+            self._start_partial(rows, alpha)
+            self._equations = NormalEquations.zero(self.features_.n_components_, outputs)
         known = len(self._equations.target_sum)
-        if columns.shape[1] != known:
-            raise ValueError(f"y has {columns.shape[1]} outputs, earlier rows had {known}")
-        self._equations += self._accumulate(X, columns, weights)
+        if outputs != known:
+            raise ValueError(f"y has {outputs} outputs, earlier rows had {known}")
+        self._equations += self._accumulate(rows)
         self._adopt(solve_ridge(self._equations, alpha, self.fit_intercept))
         return self
 
-    def _start_partial(self, X: Any, y: NDArray[np.float64], alpha: float) -> NormalEquations:
-        """The map, and the sums over no rows."""
+    def _start_partial(self, rows: Source, alpha: float) -> None:
+        """The map: a fitted one is taken as it is."""
         if self.features is not None and _is_fitted(self.features):
             self.features_ = self.features
         else:
-            self._fit_features(X, y, alpha=alpha)
-        self._single_output = y.ndim == 1
+            self._fit_features(rows, alpha=alpha)
         self.solver_, self.n_iter_ = "cholesky", 1
-        outputs = 1 if y.ndim == 1 else y.shape[1]
-        return NormalEquations.zero(self.features_.n_components_, outputs)
 
-    def _accumulate(
-        self, X: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None
-    ) -> NormalEquations:
-        """The normal equations of ``y`` on the features of X; never more than a few blocks."""
-        mixing = mixing_of(self.features_, X.dtype)
-        single = mixing is None and float32_products_suffice(self.features_, X, self.alpha)
-
-        def block(Z: Any, rows: slice) -> NormalEquations:
-            return NormalEquations.of_block(
-                Z, y[rows], None if weights is None else weights[rows], single
-            )
-
-        size = self.features_.n_components_ if mixing is None else len(mixing)
-        total = NormalEquations.zero(size, y.shape[1])
-        for part in self._stream(block, X, "Features", raw=mixing is not None):
-            total += part
+    def _accumulate(self, rows: Source) -> NormalEquations:
+        """The normal equations of the targets on the features; never more than a few blocks."""
+        mixing = mixing_of(self.features_, rows.dtype)
+        single = mixing is None and float32_products_suffice(self.features_, rows, self.alpha)
+        total: NormalEquations = self._reduce(
+            lambda Z, block: NormalEquations.of_block(Z, block.y, block.weights, single),
+            rows,
+            raw=mixing is not None,
+        )
         return total if mixing is None else total.mixed(mixing)
 
     def _choose_solver(self, n_rows: int) -> str:
@@ -221,15 +212,11 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self.coef_ = coefficients[:, 0] if one else coefficients
         self.intercept_ = float(intercepts[0]) if one else intercepts
 
-    def _refine(
-        self, X: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None, alpha: float
-    ) -> None:
-        blocks = FeatureBlocks(self.features_, X, self._rows_per_block(X.shape[0]), self.n_jobs)
+    def _refine(self, rows: Source, alpha: float) -> None:
+        X = rows.in_memory("refine=True")
         solution, intercepts = solve_exact(
             self.features_.kernel_,
-            blocks,
-            y,
-            weights,
+            self._feature_blocks(rows),
             alpha,
             self.fit_intercept,
             self.tol,
@@ -256,7 +243,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted targets, of shape (n,) or (n, n_outputs).
+        """Predicted targets of rows or of a source, of shape (n,) or (n, n_outputs).
 
         With ``return_std`` also the standard deviation of a new observation there: that of the
         Bayesian linear model on the features with this alpha, whose noise is estimated from the
@@ -267,9 +254,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         mean = self._predict_exact(X) if self.refine else self._predict_mean(X)
         if not return_std:
             return mean
-        leverages = np.concatenate(
-            self._map_blocks(lambda Z, rows: self._posterior().leverages(Z), X)
-        )
+        leverages = np.concatenate(self._map_blocks(lambda Z, _: self._posterior().leverages(Z), X))
         if self.fit_intercept:
             leverages += 1.0 / self._posterior().weight
         deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
@@ -279,23 +264,21 @@ class KernelRidge(RegressorMixin, FeatureModel):
         mixing = mixing_of(self.features_, X.dtype)
         if mixing is None:
             coefficients = self.coef_.astype(X.dtype)
-            parts = self._map_blocks(lambda Z, rows: Z @ coefficients, X)
+            parts = self._map_blocks(lambda Z, _: Z @ coefficients, X)
         else:  # large coefficients that cancel: in float64
             fused = mixing.astype(np.float64) @ self.coef_
-            parts = self._map_blocks(lambda C, rows: (C @ fused).astype(X.dtype), X, raw=True)
+            parts = self._map_blocks(lambda C, _: (C @ fused).astype(X.dtype), X, raw=True)
         return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
 
     def _predict_exact(self, X: Any) -> NDArray[Any]:
         kernel = self.features_.kernel_
         dual = self.dual_coef_.astype(X.dtype)
         size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // self.X_fit_.shape[0]))
-        parts = map_row_blocks(
-            lambda rows: kernel(X[rows], self.X_fit_, n_jobs=1) @ dual,
-            X.shape[0],
-            size,
-            self.n_jobs,
+        X_fit = self.X_fit_
+        parts = as_source(X).map(
+            lambda block: kernel(block.X, X_fit, n_jobs=1) @ dual, size, self.n_jobs
         )
-        return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+        return np.concatenate(list(parts)) + np.asarray(self.intercept_, dtype=X.dtype)
 
     def _posterior(self) -> RidgeSolution:
         if self._solution is None:
@@ -344,14 +327,6 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _checked_max_iter(self) -> int:
         check_positive(self.tol, "tol", "it is the residual at which to stop")
         return check_count(self.max_iter, "max_iter", "it bounds the iterations")
-
-    def _checked_weights(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
-        if sample_weight is None:
-            return None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.sum() > 0:
-            raise ValueError("all sample weights are zero: there is nothing to fit")
-        return weights
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

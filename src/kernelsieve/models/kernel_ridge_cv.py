@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +14,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._progress import track
-from kernelsieve._validation import check_positive
+from kernelsieve._source import ArraySource, Block, Source, as_source, folds
+from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._base import FeatureModel, columns_of
 from kernelsieve.models._linear import Centred
 from kernelsieve.models.kernel_ridge import KernelRidge
-
-Weights = NDArray[np.float64] | None
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):
@@ -35,7 +36,8 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     gammas : array-like of float, optional
         Bandwidths to try; None keeps the map's.
     cv : int, splitter or None, default None
-        Folds; None is leave-one-out where it has a closed form, else 5.
+        Folds; None is leave-one-out where it has a closed form, else 5. Of a source that is not in
+        memory a number of folds only, which are consecutive rows.
     fit_intercept : bool, default True
     block_rows : int, optional
     n_jobs : int, default all cores
@@ -82,18 +84,17 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Try all combinations, and fit the best to all rows."""
         alphas = self._checked_alphas()
-        X, y = self._valid_rows_and_targets(X, y, multi_output=True, y_numeric=True)
-        columns = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
+        given = self._numeric(X, y, sample_weight)
+        rows = columns_of(given)
         base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])))
         gammas = [None] if self.gammas is None else [float(g) for g in self.gammas]
-        weights = KernelRidge()._checked_weights(sample_weight, X)
         errors = []
         for gamma in track(gammas, len(gammas), "bandwidths", self.verbose):
             features = clone(base) if gamma is None else clone(base).set_params(gamma=gamma)
-            errors.append(self._errors(features, X, columns, weights, alphas))
+            errors.append(self._errors(features, rows, alphas))
         rmse = np.sqrt(np.array(errors))
         best_gamma, best_alpha = np.unravel_index(int(np.argmin(rmse)), rmse.shape)
         self.gamma_, self.alpha_ = gammas[best_gamma], float(alphas[best_alpha])
@@ -106,7 +107,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         best = self._fresh_features()
         if self.gamma_ is not None:
             best.set_params(gamma=self.gamma_)
-        self.model_ = self._ridge(best, self.alpha_).fit(X, y, sample_weight)
+        self.model_ = self._ridge(best, self.alpha_).fit(given)
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
@@ -121,53 +122,40 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         )
 
     def _errors(
-        self, features: FeatureMap, X: Any, y: NDArray[Any], weights: Weights, alphas: Any
+        self, features: FeatureMap, rows: Source, alphas: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """The mean squared error of every alpha."""
         looks_at_target = getattr(features, "target_share", 0.0) > 0
         if self.cv is None and not looks_at_target:
-            return self._leave_one_out(features, X, y, weights, alphas)
-        splitter = check_cv(5 if self.cv is None else self.cv)
-        total, weight = np.zeros(len(alphas)), 0.0
-        for train, test in splitter.split(X, y):
-            problem, model = self._problem(
-                clone(features), X[train], y[train], None if weights is None else weights[train]
+            problem, model = self._problem(features, rows)
+            total = model._reduce(
+                _LeaveOneOut(_Path(problem, alphas), self.fit_intercept), rows, "Errors"
             )
-            path = _Path(problem, alphas)
-            share = np.ones(len(test)) if weights is None else weights[test]
-            for part in model._map_blocks(
-                lambda Z, rows, path=path, y=y[test], share=share: np.einsum(  # type: ignore[misc]
-                    "r,rao->a", share[rows], (y[rows][:, None] - path.predict(Z)) ** 2
-                ),
-                X[test],
-            ):
-                total += part
-            weight += float(share.sum())
-        return total / (weight * y.shape[1])
+            return total[:-1] / total[-1]
+        totals = []
+        for train, test in self._splits(rows):
+            problem, model = self._problem(clone(features), train)
+            totals.append(model._reduce(_HeldOut(_Path(problem, alphas)), test, "Errors"))
+        total = np.sum(totals, axis=0)
+        return total[:-1] / total[-1]
 
-    def _leave_one_out(
-        self, features: FeatureMap, X: Any, y: NDArray[Any], weights: Weights, alphas: Any
-    ) -> NDArray[np.float64]:
-        """The residual without a row is its residual over 1 - its leverage."""
-        problem, model = self._problem(features, X, y, weights)
-        path = _Path(problem, alphas)
-        share = np.ones(len(y)) if weights is None else weights
+    def _splits(self, rows: Source) -> Iterator[tuple[Source, Source]]:
+        """The rows of every fold to learn from, and to be judged on."""
+        cv = 5 if self.cv is None else self.cv
+        if not rows.resident:
+            yield from folds(rows, check_count(cv, "cv", "of a source it is a number of folds"))
+            return
+        block = rows.take(np.arange(rows.shape[0]))
+        for train, test in check_cv(cv).split(block.X, block.y):
+            yield tuple(  # type: ignore[misc]
+                ArraySource(part.X, part.y, part.weights)
+                for part in (block.take(train), block.take(test))
+            )
 
-        def block(Z: Any, rows: slice) -> NDArray[np.float64]:
-            leverages = share[rows, None] * path.leverages(Z, self.fit_intercept)
-            left = np.maximum(1.0 - leverages, 1e-12)[:, :, None]
-            residuals = (y[rows][:, None] - path.predict(Z)) / left
-            return np.einsum("r,rao->a", share[rows], residuals**2)
-
-        return np.sum(model._map_blocks(block, X), axis=0) / (share.sum() * y.shape[1])
-
-    def _problem(
-        self, features: FeatureMap, X: Any, y: NDArray[Any], weights: Weights
-    ) -> tuple[Centred, KernelRidge]:
+    def _problem(self, features: FeatureMap, rows: Source) -> tuple[Centred, KernelRidge]:
         model = self._ridge(features, alpha=float(np.min(self._checked_alphas())))
-        model._fit_features(X, y)
-        equations = model._accumulate(X, y, weights)
-        return equations.centred(self.fit_intercept), model
+        model._fit_features(rows)
+        return model._accumulate(rows).centred(self.fit_intercept), model
 
     def _checked_alphas(self) -> NDArray[np.float64]:
         alphas = np.logspace(-3, 3, 13) if self.alphas is None else np.atleast_1d(self.alphas)
@@ -178,7 +166,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """As KernelRidge.predict."""
         check_is_fitted(self)
-        return self.model_.predict(self._valid_rows(X), return_std=return_std)
+        return self.model_.predict(as_source(self._valid_rows(X)), return_std=return_std)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -208,3 +196,32 @@ class _Path:
         """(rows, n_alphas), for a row of weight 1."""
         leverages = self._coordinates(Z) ** 2 @ self.shrunk
         return leverages + 1.0 / self.problem.weight if fit_intercept else leverages
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Squared errors of all alphas on rows that the path did not see, and their weight."""
+
+    path: _Path
+
+    def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
+        return self._summed(block.y[:, None] - self.path.predict(Z), block)
+
+    def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
+        share = np.ones(len(block)) if block.weights is None else block.weights
+        total = np.einsum("r,rao->a", share, residuals**2)
+        return np.append(total, share.sum() * residuals.shape[2])
+
+
+@dataclass(frozen=True)
+class _LeaveOneOut(_HeldOut):
+    """The same on its own rows: the residual without a row is its residual over 1 - leverage."""
+
+    fit_intercept: bool
+
+    def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
+        leverages = self.path.leverages(Z, self.fit_intercept)
+        if block.weights is not None:
+            leverages = block.weights[:, None] * leverages
+        left = np.maximum(1.0 - leverages, 1e-12)[:, :, None]
+        return self._summed((block.y[:, None] - self.path.predict(Z)) / left, block)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.utils import check_random_state
+from sklearn.cluster import KMeans
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._random import root_seed
+from kernelsieve._source import Block, Mapped, Source, as_source, recoded
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.models._linear import NormalEquations
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sampling.keyed import keyed_rows
 
 LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
-LARGEST_IN_MEMORY = 2**27  # entries of Z; beyond, k-means goes by mini-batches
+LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means goes by passes over the rows
+START_ROWS = 2**14
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel):
@@ -75,32 +81,32 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the map and find the components; y is ignored."""
         wanted = check_count(self.n_components, "n_components", "it is the number of components")
-        X = self._valid_rows(X, reset=True)
-        self._fit_features(X, None)
-        nothing = np.empty((X.shape[0], 0))
-        total = NormalEquations.zero(self.features_.n_components_, 0)
-        for part in self._stream(
-            lambda Z, rows: NormalEquations.of_block(Z, nothing[rows]), X, "Features"
-        ):
-            total += part
-        problem = total.centred(True)
+        rows = as_source(self._valid_rows(X, reset=True))
+        self._fit_features(without_targets(rows))
+        problem = self._reduce(
+            lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows
+        ).centred(True)
         values, vectors = _leading(problem.gram, min(wanted, len(problem.gram)))
         self.mean_ = problem.feature_mean
         self.eigenvalues_, self.components_ = values, vectors
-        self.explained_variance_ = values / X.shape[0]
+        self.explained_variance_ = values / rows.shape[0]
         trace = float(np.trace(problem.gram))
         self.explained_variance_ratio_ = values / trace if trace > 0 else np.zeros_like(values)
         if self.fit_inverse_transform:
             check_positive(self.alpha, "alpha", "it is the ridge of the way back")
+            X = rows.in_memory("fit_inverse_transform=True")
             dense = X.toarray() if hasattr(X, "toarray") else X
             self.inverse_ = KernelRidge(alpha=self.alpha, n_jobs=self.n_jobs)
             self.inverse_.fit(self._project(X), dense)
         return self
 
-    def transform(self, X: Any) -> NDArray[Any]:
-        """The components of the rows of X, of shape (n, n_components)."""
+    def transform(self, X: Any) -> Any:
+        """The components of the rows of X, of shape (n, n_components); of a source another one."""
         check_is_fitted(self)
-        return self._project(self._valid_rows(X))
+        X = self._valid_rows(X)
+        if isinstance(X, Source):
+            return Mapped(X, self._project, self._n_features_out)
+        return self._project(X)
 
     def _project(self, X: Any) -> NDArray[Any]:
         offset = (self.mean_ @ self.components_).astype(X.dtype)
@@ -151,8 +157,8 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         Starts by k-means++; the best one is kept.
     max_iter : int, default 300
     batch_rows : int or None, default None
-        Rows of a mini-batch. None keeps all features in memory while they are at most 2^27
-        numbers, and goes by mini-batches of 4096 rows beyond.
+        Rows on which the starts are tried, before passes over all rows improve the best. None keeps
+        all features in memory while they are at most 2^26 numbers, and takes 16,384 rows beyond.
     random_state : int, RandomState or None
     block_rows : int, optional
     n_jobs : int, default all cores
@@ -203,61 +209,65 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map and the centres; y is ignored."""
         check_count(self.n_clusters, "n_clusters", "it is the number of clusters")
-        X = self._valid_rows(X, reset=True)
-        if X.shape[0] < self.n_clusters:
+        rows = without_targets(as_source(self._valid_rows(X, reset=True)))
+        if sample_weight is not None:
+            rows = rows.with_targets(None, np.asarray(sample_weight, dtype=np.float64))
+        n = rows.shape[0]
+        if n < self.n_clusters:
             raise ValueError(
-                f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer"
+                f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer"
             )
-        self._fit_features(X, None)
-        options = {
-            "n_clusters": self.n_clusters,
-            "n_init": self.n_init,
-            "max_iter": self.max_iter,
-            "random_state": self.random_state,
-        }
-        small = X.shape[0] * self.features_.n_components_ <= LARGEST_IN_MEMORY
+        self._fit_features(rows)
+        small = n * self.features_.n_components_ <= LARGEST_IN_MEMORY
         if self.batch_rows is None and small:
-            means = KMeans(**options).fit(self.features_.transform(X), None, sample_weight)
+            Z = stacked(self._map_blocks(lambda Z, _: Z, rows))
+            self._start(Z, sample_weight)
         else:
-            means = self._by_batches(X, options)
-        self.cluster_centers_, self.n_iter_ = means.cluster_centers_, means.n_iter_
-        self._means = means
-        squares, labels = zip(*self._map_blocks(self._nearest, X), strict=True)
-        self.labels_ = np.concatenate(labels)
-        distances = np.concatenate(squares)
-        weights = np.ones(len(distances)) if sample_weight is None else np.asarray(sample_weight)
-        self.inertia_ = float(weights @ distances)
+            self._by_passes(rows)
+        found = self._map_blocks(_Nearest(self.cluster_centers_), rows)
+        self.labels_ = np.concatenate([labels for labels, _ in found])
+        self.inertia_ = float(sum(inertia for _, inertia in found))
         return self
 
-    def _by_batches(self, X: Any, options: dict[str, Any]) -> MiniBatchKMeans:
-        """Passes over the rows in random order, a mini-batch of features at a time."""
-        rng = check_random_state(self.random_state)
-        size = 4096 if self.batch_rows is None else self.batch_rows
-        check_count(size, "batch_rows", "it is the number of rows in a mini-batch")
-        size = max(size, self.n_clusters)
-        means = MiniBatchKMeans(batch_size=size, **options)
-        for _ in range(3):
-            order = rng.permutation(X.shape[0])
-            for first in range(0, X.shape[0] - size + 1, size):
-                rows = np.sort(order[first : first + size])
-                means.partial_fit(self.features_._transform_block(X[rows]))
-        means.n_iter_ = 3
-        return means
+    def _start(self, Z: Any, sample_weight: Any = None) -> float:
+        """The centres of features in memory; returns how little they have to move to be done."""
+        means = KMeans(
+            n_clusters=self.n_clusters,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            random_state=self.random_state,
+        ).fit(Z, None, sample_weight)
+        self.cluster_centers_, self.n_iter_ = means.cluster_centers_, means.n_iter_
+        return float(means._tol)
 
-    def _nearest(self, Z: Any, _: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        distances = self._means.transform(Z)
-        return distances.min(axis=1) ** 2, distances.argmin(axis=1)
+    def _by_passes(self, rows: Source) -> None:
+        """Starts on some rows, and Lloyd's iterations over all of them, one pass each."""
+        size = START_ROWS if self.batch_rows is None else self.batch_rows
+        check_count(size, "batch_rows", "it is the number of rows on which starts are tried")
+        seed = root_seed(self.random_state)
+        few = keyed_rows(rows.shape[0], max(size, self.n_clusters), seed, "starts")
+        tol = self._start(self.features_._transform_block(rows[few]))
+        for iteration in range(self.max_iter):
+            sums = self._reduce(_Clusters(self.cluster_centers_), rows, f"Pass {iteration + 1}")
+            filled = sums[:, -1] > 0  # a centre that lost all its rows stays where it is
+            centres = self.cluster_centers_.copy()
+            centres[filled] = sums[filled, :-1] / sums[filled, -1:]
+            moved = float(np.sum(np.square(centres - self.cluster_centers_, dtype=np.float64)))
+            self.cluster_centers_, self.n_iter_ = centres, iteration + 1
+            if moved <= tol:
+                break
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The nearest centre of every row."""
         check_is_fitted(self)
-        parts = self._map_blocks(self._nearest, self._valid_rows(X))
-        return np.concatenate([labels for _, labels in parts])
+        parts = self._map_blocks(_Nearest(self.cluster_centers_), self._valid_rows(X))
+        return np.concatenate([labels for labels, _ in parts])
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Distances to the centres in feature space, of shape (n, n_clusters)."""
         check_is_fitted(self)
-        parts = self._map_blocks(lambda Z, _: self._means.transform(Z), self._valid_rows(X))
+        centres = self.cluster_centers_
+        parts = self._map_blocks(lambda Z, _: euclidean_distances(Z, centres), self._valid_rows(X))
         return np.concatenate(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -269,3 +279,42 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """The nearest centre of every row of a block, and the sum of the squared distances."""
+
+    centres: NDArray[Any]
+
+    def __call__(self, Z: Any, block: Block) -> tuple[NDArray[np.int32], float]:
+        squares = euclidean_distances(Z, self.centres, squared=True)
+        labels = squares.argmin(axis=1).astype(np.int32)
+        nearest = squares[np.arange(len(block)), labels].astype(np.float64)
+        return labels, float(nearest.sum() if block.weights is None else block.weights @ nearest)
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """Sums of the features of every cluster, and their weights in one more column."""
+
+    centres: NDArray[Any]
+
+    def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
+        labels = euclidean_distances(Z, self.centres, squared=True).argmin(axis=1)
+        weights = np.ones(len(block)) if block.weights is None else block.weights
+        shape = (len(self.centres), len(block))
+        members = sp.csr_array((weights, (labels, np.arange(len(block)))), shape=shape)
+        sums = members @ Z
+        dense = sums.toarray() if sp.issparse(sums) else sums
+        return np.column_stack([dense, members.sum(axis=1)]).astype(np.float64, copy=False)
+
+
+def stacked(blocks: list[Any]) -> Any:
+    """Blocks of features as one matrix."""
+    return sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
+
+
+def without_targets(rows: Source) -> Source:
+    """The same rows for those who must not see a target."""
+    return recoded(rows, lambda y, weights: (None, weights), None)

@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._moments import column_means, mean_squares, second_moments, squared_norms
+from kernelsieve._moments import column_means, moments, second_moments, squared_norms
 from kernelsieve._series import Series
+from kernelsieve._source import as_source
 from kernelsieve.sampling.keyed import keyed_rows
 
 ROTATION_ROWS = 8192  # any rotation is right; these rows suffice for a good one
@@ -43,20 +44,21 @@ class Frame:
         return cls(series.scale, series.center)
 
     @classmethod
-    def of_gaussian(cls, gamma: float, X: NDArray[Any], center: Any) -> Frame:
+    def of_gaussian(cls, gamma: float, X: Any, center: Any) -> Frame:
         """The frame of the Gaussian on dense data, for the bases that need no Taylor series."""
-        mean = None if center is False else column_means(X)
+        mean = None if center is False else column_means(as_source(X))
         return cls(float(np.sqrt(2.0 * gamma)), mean)
 
     def along_columns(self, X: Any) -> Frame:
-        """The same frame with the columns of X as its coordinates."""
-        return replace(self, spread=self.scale * np.sqrt(mean_squares(X, self.center)))
+        """The same frame with the columns of X (a source, or rows) as its coordinates."""
+        return replace(self, spread=self.scale * np.sqrt(moments(X).mean_squares(self.center)))
 
-    def rotated(self, X: NDArray[Any], seed: int) -> Frame:
+    def rotated(self, X: Any, seed: int) -> Frame:
         """The same frame, turned to the principal directions of (some rows of) X."""
-        rows = keyed_rows(len(X), ROTATION_ROWS, seed, "rotation")
-        whole = len(rows) == len(X)
-        directions, values = principal_directions(X if whole else X[rows], self.center)
+        n_rows = X.shape[0]
+        rows = keyed_rows(n_rows, ROTATION_ROWS, seed, "rotation")
+        whole = len(rows) == n_rows
+        directions, values = principal_directions(as_source(X)[rows], self.center)
         floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
         values = np.where(values > floor, values, 0.0 if whole else floor)
         return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))

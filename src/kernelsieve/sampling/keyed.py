@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.keyed import rows_below
 from kernelsieve._random import key_word
 
 
@@ -17,9 +18,19 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
     if size >= n_rows:
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
-    hashes = row_hashes(np.arange(n_rows, dtype=np.uint64), seed, key)
-    smallest = np.argpartition(hashes, skip + size - 1)[: skip + size]
-    return np.sort(smallest[np.argsort(hashes[smallest])][skip:])
+    count = skip + size
+    word = np.uint64(key_word(f"{key}/{seed}"))
+    share = (count + 8.0 * np.sqrt(count) + 16.0) / n_rows  # hardly ever too small
+    while True:
+        bound = np.uint64(2**64 - 1) if share >= 1.0 else np.uint64(share * 2.0**64)
+        places = min(n_rows, int(1.1 * share * n_rows) + 64)
+        rows, hashes = np.empty(places, dtype=np.int64), np.empty(places, dtype=np.uint64)
+        found = rows_below(n_rows, word, bound, rows, hashes)
+        if count <= found <= places:
+            break
+        share *= 1.5 if found < count else 0.9
+    smallest = np.argsort(hashes[:found])[skip:count]
+    return np.sort(rows[smallest])
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:

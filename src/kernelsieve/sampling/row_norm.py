@@ -81,9 +81,12 @@ class RowNormProposal:
 
     def _store(self, rows: Any, frame: Frame) -> None:
         """Points as the native arrays of CSR rows; dense ones have no index pointer."""
+        self._running = np.empty(0)
         if sp.issparse(rows):  # as they are: a copy only to scale them would double the memory
             self._data, self._indices, self._indptr = rows.data, rows.indices, rows.indptr
             self._scale = frame.scale
+            if self.spread is not None:
+                self._add_sparse_row(self.spread)
             return
         points = frame.points(rows)
         if self.spread is not None:
@@ -93,10 +96,19 @@ class RowNormProposal:
         self._indptr = np.empty(0, dtype=np.int64)
         self._scale = 1.0
 
+    def _add_sparse_row(self, spread: NDArray[np.float64]) -> None:
+        columns = np.flatnonzero(spread > 0)
+        values = (spread[columns] / self._scale).astype(self._data.dtype)
+        self._data = np.concatenate([self._data, values])
+        self._indices = np.concatenate([self._indices, columns.astype(self._indices.dtype)])
+        self._indptr = np.append(self._indptr, self._indptr.dtype.type(len(self._data)))
+        self._running = np.cumsum(spread[columns] ** 2)
+
     def _squared_radius(self, frame: Frame) -> NDArray[np.float64]:
         """|x'|^2 of the proposal rows, and of the added one."""
         if sp.issparse(self.rows):
-            return frame.squared_radius(self.rows)
+            radii = frame.squared_radius(self.rows)
+            return radii if self.spread is None else np.append(radii, np.sum(self.spread**2))
         return squared_norms(self._data.reshape(-1, len(self._indices)))
 
     def draw(self, size: int, rng: np.random.Generator) -> Draws:
@@ -110,6 +122,7 @@ class RowNormProposal:
             self._indices,
             self._indptr,
             self._scale,
+            self._running,
             rows,
             self.log_radius,
             self.log_mass,

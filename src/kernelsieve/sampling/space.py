@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._moments import moments
 from kernelsieve._native.mercer import count_cells
 from kernelsieve._native.supports import list_nonzero
-from kernelsieve._parallel import map_row_blocks
 from kernelsieve._series import Series
+from kernelsieve._source import Block, Source, as_source
 from kernelsieve.sampling.distinct import draw_distinct
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.keyed import keyed_rows
@@ -25,7 +25,8 @@ from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.rank_conditioning import inclusion_probabilities
 from kernelsieve.sampling.row_norm import RowNormProposal
 
-PROPOSAL_ROWS = 8192  # dense rows that draws come from; sparse ones use them all
+PROPOSAL_ROWS = 8192  # dense rows that draws come from
+SPARSE_PROPOSAL_ENTRIES = 2**24  # of the sparse rows that draws come from: mostly all of them
 PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
 MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
 MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
@@ -138,10 +139,10 @@ class MonomialSpace(Space):
 
     def __init__(self, series: Series, frame: Frame, X: Any, seed: int) -> None:
         self.series, self.frame = series, frame
-        self.sparse = sp.issparse(X)
-        self.n_rows = X.shape[0]
-        chosen = keyed_rows(X.shape[0], PROPOSAL_ROWS, seed, "proposal")
-        self.rows = X if self.sparse or len(chosen) == X.shape[0] else X[chosen]
+        source = as_source(X)
+        self.sparse = source.sparse
+        self.n_rows = source.shape[0]
+        self.rows = source[proposal_rows(source, seed)]
         assert frame.spread is not None
         self.live = np.flatnonzero(frame.spread > 0)  # a coordinate that is 0 makes no feature
 
@@ -180,7 +181,8 @@ class MonomialSpace(Space):
         wanted = self.series.log_coefficients > -np.inf
         widest = int(np.diff(self.rows.indptr).max(initial=0))
         each = sum(count_of_degree(widest, int(w)) for w in np.flatnonzero(wanted))
-        if each > budget or each * self.n_rows > MAX_LISTED:
+        whole = self.rows.shape[0] == self.n_rows
+        if not whole or each > budget or each * self.n_rows > MAX_LISTED:
             return None
         constant = int(wanted[0])
         limit = budget - constant
@@ -203,14 +205,15 @@ class MercerSpace(Space):
 
     sparse = False
 
-    def __init__(self, frame: Frame, X: NDArray[Any], tol: float, seed: int) -> None:
+    def __init__(self, frame: Frame, X: Any, tol: float, seed: int) -> None:
         self.frame = frame
-        self.n_rows = X.shape[0]
-        low, high = _ranges(frame, X)
-        self.basis = MercerBasis.adapted(_histograms(frame, X, low, high), low, high, tol)
+        source = as_source(X)
+        self.n_rows = source.shape[0]
+        low, high = _ranges(frame, source)
+        self.basis = MercerBasis.adapted(_histograms(frame, source, low, high), low, high, tol)
         n_orders = int(self.basis.n_orders.sum())
         size = max(1024, PROPOSAL_ENTRIES // n_orders)
-        self.rows = X[keyed_rows(X.shape[0], min(size, PROPOSAL_ROWS), seed, "proposal")]
+        self.rows = source[keyed_rows(self.n_rows, min(size, PROPOSAL_ROWS), seed, "proposal")]
 
     def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
         basis = self.basis.restricted(multisets)
@@ -242,25 +245,50 @@ class MercerSpace(Space):
         return whole.take(np.flatnonzero(kept)), lowest
 
 
-def _ranges(frame: Frame, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def proposal_rows(source: Source, seed: int) -> NDArray[np.int64]:
+    """The rows that monomials are drawn from."""
+    n_rows = source.shape[0]
+    if not source.sparse:
+        return keyed_rows(n_rows, PROPOSAL_ROWS, seed, "proposal")
+    share = min(1.0, SPARSE_PROPOSAL_ENTRIES / max(1, moments(source).n_entries))
+    return keyed_rows(n_rows, int(np.ceil(share * n_rows)), seed, "proposal")
+
+
+@dataclass
+class _Ranges:
+    """The smallest and largest coordinates of rows."""
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    def __iadd__(self, other: _Ranges) -> _Ranges:
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        return self
+
+
+def _ranges(frame: Frame, source: Source) -> tuple[NDArray[Any], NDArray[Any]]:
     """The interval of every coordinate, over all rows."""
+    if frame.rotation is None:  # the columns are known already
+        known = moments(source)
+        return frame.points(known.low[None])[0], frame.points(known.high[None])[0]
 
-    def block(rows: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        points = frame.points(X[rows])
-        return points.min(axis=0), points.max(axis=0)
+    def summary(block: Block) -> _Ranges:
+        points = frame.points(block.X)
+        return _Ranges(points.min(axis=0), points.max(axis=0))
 
-    lows, highs = zip(*map_row_blocks(block, X.shape[0], HISTOGRAM_ROWS), strict=True)
-    return np.min(lows, axis=0), np.max(highs, axis=0)
+    found = source.reduce(summary, HISTOGRAM_ROWS)
+    return found.low, found.high
 
 
 def _histograms(
-    frame: Frame, X: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+    frame: Frame, source: Source, low: NDArray[Any], high: NDArray[Any]
 ) -> NDArray[np.int64]:
     """How many rows have each coordinate in each of the cells that divide [low, high]."""
 
-    def block(rows: slice) -> NDArray[np.int64]:
+    def summary(block: Block) -> NDArray[np.int64]:
         counts = np.zeros((len(low), MOMENT_CELLS), dtype=np.int64)
-        count_cells(frame.points(X[rows]), low, high, counts)
+        count_cells(frame.points(block.X), low, high, counts)
         return counts
 
-    return np.sum(map_row_blocks(block, X.shape[0], HISTOGRAM_ROWS), axis=0)
+    return source.reduce(summary, HISTOGRAM_ROWS)

@@ -1,0 +1,594 @@
+"""Rows that come in blocks: one way for data in memory, in files and on other machines.
+
+Everything that is fitted looks at its rows through a ``Source``: in passes that add up small
+summaries of blocks (``reduce``), and by taking some rows by their numbers (``take``).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import ordered_map, row_blocks
+from kernelsieve._progress import track_rows
+
+BLOCK_ROWS = 4096  # rows that a summary is made of at once
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows.
+
+    Attributes
+    ----------
+    X : {ndarray, CSR} of shape (n, d)
+    y : ndarray of shape (n,) or (n, n_outputs), or None
+    weights : ndarray of shape (n,) or None
+    start : int
+        The number of the first of them among all rows.
+    """
+
+    X: Any
+    y: Any = None
+    weights: Any = None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def rows(self) -> slice:
+        """Their place among all rows."""
+        return slice(self.start, self.start + len(self))
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"rows {self.start} to {self.start + len(self) - 1}"
+
+    def part(self, start: int, stop: int) -> Block:
+        """Some of them, without a copy."""
+        return Block(
+            rows_between(self.X, start, stop),
+            None if self.y is None else self.y[start:stop],
+            None if self.weights is None else self.weights[start:stop],
+            self.start + start,
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        """Rows by their numbers in this block."""
+        return Block(
+            self.X[rows],
+            None if self.y is None else self.y[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+def joined(blocks: list[Block]) -> Block:
+    """One block of several that follow each other."""
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    stack = partial(sp.vstack, format="csr") if sp.issparse(first.X) else np.concatenate
+    return Block(
+        stack([block.X for block in blocks]),
+        None if first.y is None else np.concatenate([block.y for block in blocks]),
+        None if first.weights is None else np.concatenate([block.weights for block in blocks]),
+        first.start,
+    )
+
+
+def rows_between(X: Any, start: int, stop: int) -> Any:
+    """Consecutive rows as a view: a slice of CSR rows would be copied."""
+    if not sp.issparse(X):
+        return X[start:stop]
+    first, last = X.indptr[start], X.indptr[stop]
+    view = type(X)((stop - start, X.shape[1]), dtype=X.dtype)
+    view.data, view.indices = X.data[first:last], X.indices[first:last]
+    view.indptr = X.indptr[start : stop + 1] - first
+    return view
+
+
+class Source(ABC):
+    """Rows of a table that need not be in memory, with their target where there is one.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+        float32 or float64.
+    sparse : bool
+        Whether blocks are CSR.
+    names : list of str or None
+        Of the columns.
+    target_shape : tuple of int or None
+        () for one number or label a row, (n_outputs,) for several; None where there is no target.
+    """
+
+    dtype: np.dtype[Any]
+    sparse: bool
+    names: list[str] | None = None
+    target_shape: tuple[int, ...] | None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def resident(self) -> bool:
+        """Whether all rows are in memory anyway."""
+        return False
+
+    @property
+    def size(self) -> int:
+        """Rows times columns."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def rows_cache(self) -> dict[str, Any]:
+        """What is known of the rows, for those who need it again."""
+        return self.__dict__.setdefault("_rows_cache", {})
+
+    @property
+    def target_cache(self) -> dict[str, Any]:
+        """What is known of the target."""
+        return self.__dict__.setdefault("_target_cache", {})
+
+    @abstractmethod
+    def parts(self, size: int) -> Iterator[Block]:
+        """All rows in blocks of ``size``; the last one may be shorter."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        """Rows by their rising numbers, in memory."""
+
+    def expect(self, rows: NDArray[np.int64]) -> None:  # noqa: B027 (most have nothing to do)
+        """These rows will be asked for: the next pass may bring them along."""
+
+    def head(self, count: int) -> Block:
+        """The first rows, in memory."""
+        return self.take(np.arange(min(count, self.shape[0])))
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Any:
+        return self.take(rows).X
+
+    def map(
+        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        """``function(block)`` of all blocks, in order."""
+        return ordered_map(function, self.parts(size), n_jobs)
+
+    def reduce(
+        self,
+        function: Callable[[Block], Any],
+        size: int = BLOCK_ROWS,
+        n_jobs: int | None = None,
+        description: str = "Rows",
+        verbose: int = 0,
+    ) -> Any:
+        """The sum, by ``+=``, of ``function(block)`` over all blocks."""
+        counted = self.map(lambda block: (len(block), function(block)), size, n_jobs)
+        return added(track_rows(counted, self.shape[0], description, verbose))
+
+    def in_memory(self, who: str) -> Any:
+        """All rows as one matrix, where they are; ``who`` asks for them."""
+        raise ValueError(
+            f"{who} looks at all rows at once, and a {type(self).__name__} gives them block by "
+            "block: use one that streams (AdaptiveFeatures and RowNormFeatures with their own "
+            "samplers, FourierFeatures, NystromFeatures with landmarks='uniform'), or pass an array"
+        )
+
+    def blocks(self, size: int = BLOCK_ROWS) -> Iterator[Any]:
+        """The rows, ``size`` at a time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelsieve.sources import BlockSource
+        >>> source = BlockSource([np.zeros((3, 2)), np.ones((4, 2))])
+        >>> [X.shape for X in source.blocks(5)]
+        [(5, 2), (2, 2)]
+        """
+        return (block.X for block in self.parts(size))
+
+    def save(self, path: str | os.PathLike[str], verbose: int = 0) -> None:
+        """Write all rows, which must be dense, to a .npy file.
+
+        The file appears when it is complete: an error on the way leaves nothing, or the old one.
+        """
+        if self.sparse:
+            raise ValueError("a .npy file holds dense rows: write the sparse ones from blocks()")
+        target = Path(path)
+        descriptor, name = tempfile.mkstemp(".part", target.name, target.parent)
+        try:
+            with open(descriptor, "wb") as file:
+                header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+                np.lib.format.write_array_header_2_0(file, header)
+                counted = ((len(block), block.X) for block in self.parts(BLOCK_ROWS))
+                for X in track_rows(counted, self.shape[0], f"Writing {target.name}", verbose):
+                    file.write(np.ascontiguousarray(X).data)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def with_targets(self, y: Any, weights: Any = None) -> Source:
+        """The same rows with targets (and weights) that are in memory, or mapped to it."""
+        n_rows = self.shape[0]
+        for values, name in ((y, "y"), (weights, "sample_weight")):
+            if values is not None and len(values) != n_rows:
+                raise ValueError(f"{name} has {len(values)} rows and X has {n_rows}")
+        shape = self.target_shape if y is None else np.shape(y)[1:]
+        return View(self, _ByNumber(y, weights), shape)
+
+
+def _umask() -> int:
+    """What new files are not allowed; it can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def check_source(estimator: Any, source: Source, reset: bool) -> None:
+    """Remember the columns of a source, or compare them, as scikit-learn does with arrays."""
+    n_features = source.shape[1]
+    if reset:
+        estimator.n_features_in_ = n_features
+        estimator.__dict__.pop("feature_names_in_", None)
+        if source.names is not None:
+            estimator.feature_names_in_ = np.array(source.names, dtype=object)
+        return
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and source.names is not None and list(names) != source.names:
+        raise ValueError(f"X has the columns {source.names}, fit had {list(names)}")
+
+
+def added(parts: Iterable[Any]) -> Any:
+    """The sum of summaries, by ``+=`` to the first; None stands for no rows."""
+    total: Any = None
+    for part in parts:
+        if total is None:
+            total = part
+        elif part is not None:
+            total += part
+    return total
+
+
+class ArraySource(Source):
+    """Rows in memory, valid already."""
+
+    def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
+        self.block = Block(X, y, weights)
+        self.sparse, self.dtype = sp.issparse(X), X.dtype
+        self.target_shape = None if y is None else np.shape(y)[1:]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.block.X.shape
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return (self.block.part(rows.start, rows.stop) for rows in row_blocks(self.shape[0], size))
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        if len(rows) == self.shape[0]:  # rising, and so all of them
+            return self.block
+        return self.block.take(rows)
+
+    @property
+    def resident(self) -> bool:
+        return True
+
+    def in_memory(self, who: str) -> Any:
+        return self.block.X
+
+
+class Fetching(Source):
+    """Rows that cannot be had one by one cheaply: those that are expected come together."""
+
+    _expected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    _taken: tuple[NDArray[np.int64], Block] | None = None
+
+    @abstractmethod
+    def fetch(self, rows: NDArray[np.int64]) -> Block:
+        """Rows by their rising numbers, in memory."""
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        if not self._has(rows):
+            self._expected = np.union1d(self._expected, rows)
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        if len(rows) == 0:
+            return self.head(1).take(rows)
+        if not self._has(rows):
+            self.expect(rows)
+            self.keep(self._expected, self.fetch(self._expected))
+        assert self._taken is not None
+        return self._taken[1].take(np.searchsorted(self._taken[0], rows))
+
+    def keep(self, rows: NDArray[np.int64], block: Block) -> None:
+        """Remember rows that were expected."""
+        self._taken, self._expected = (rows, block), np.empty(0, dtype=np.int64)
+
+    def _has(self, rows: NDArray[np.int64]) -> bool:
+        return self._taken is not None and bool(np.isin(rows, self._taken[0]).all())
+
+
+def as_source(X: Any) -> Source:
+    """A source as it is, and valid rows in memory as one."""
+    return X if isinstance(X, Source) else ArraySource(X)
+
+
+class View(Source):
+    """The rows of another source, with another target.
+
+    Parameters
+    ----------
+    base : Source
+    change : callable
+        From a block and the numbers of its rows to the block with the target that it has here. It
+        travels to where the blocks are, without the source.
+    target_shape : tuple of int or None
+    """
+
+    def __init__(
+        self,
+        base: Source,
+        change: Callable[[Block, Any], Block],
+        target_shape: tuple[int, ...] | None,
+    ) -> None:
+        self.base, self.change, self.target_shape = base, change, target_shape
+        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.base.shape
+
+    @property
+    def resident(self) -> bool:
+        return self.base.resident
+
+    @property
+    def rows_cache(self) -> dict[str, Any]:
+        return self.base.rows_cache
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return (self.change(block, block.rows) for block in self.base.parts(size))
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        return self.change(self.base.take(rows), rows)
+
+    def head(self, count: int) -> Block:
+        block = self.base.head(count)
+        return self.change(block, block.rows)
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        self.base.expect(rows)
+
+    def map(
+        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        return self.base.map(_Then(self.change, function), size, n_jobs)
+
+    def reduce(
+        self,
+        function: Callable[[Block], Any],
+        size: int = BLOCK_ROWS,
+        n_jobs: int | None = None,
+        description: str = "Rows",
+        verbose: int = 0,
+    ) -> Any:
+        return self.base.reduce(_Then(self.change, function), size, n_jobs, description, verbose)
+
+    def in_memory(self, who: str) -> Any:
+        return self.base.in_memory(who)
+
+
+@dataclass(frozen=True)
+class _Then:
+    """A function of blocks, after their targets are changed."""
+
+    change: Callable[[Block, Any], Block]
+    function: Callable[[Block], Any]
+
+    def __call__(self, block: Block) -> Any:
+        return self.function(self.change(block, block.rows))
+
+
+@dataclass(frozen=True)
+class _ByNumber:
+    """Targets and weights by the numbers of their rows."""
+
+    y: Any
+    weights: Any
+
+    def __call__(self, block: Block, rows: Any) -> Block:
+        y = block.y if self.y is None else np.asarray(self.y[rows])
+        weights = block.weights if self.weights is None else np.asarray(self.weights[rows])
+        return replace(block, y=y, weights=weights)
+
+
+@dataclass(frozen=True)
+class _Recode:
+    """A function of the targets and weights of a block."""
+
+    function: Callable[[Any, Any], tuple[Any, Any]]
+
+    def __call__(self, block: Block, rows: Any) -> Block:
+        try:
+            y, weights = self.function(block.y, block.weights)
+        except ValueError as error:
+            raise ValueError(f"{error} (among the {block.name})") from error
+        return replace(block, y=y, weights=weights)
+
+
+def recoded(
+    source: Source,
+    function: Callable[[Any, Any], tuple[Any, Any]],
+    target_shape: tuple[int, ...] | None,
+) -> Source:
+    """The same rows, with a function of the targets and weights of each block."""
+    return View(source, _Recode(function), target_shape)
+
+
+class Part(Source):
+    """Some consecutive rows of another source, or all others.
+
+    Parameters
+    ----------
+    base : Source
+    start, stop : int
+    inside : bool
+        Whether these are the rows from ``start`` to ``stop``, or the rest.
+    """
+
+    def __init__(self, base: Source, start: int, stop: int, inside: bool) -> None:
+        self.base, self.select = base, _Select(start, stop, inside)
+        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
+        self.target_shape = base.target_shape
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_rows, n_features = self.base.shape
+        within = self.select.stop - self.select.start
+        return within if self.select.inside else n_rows - within, n_features
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return aligned(filter(None, map(self.select, self.base.parts(size))), size)
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        return replace(self.base.take(self.select.numbers(rows)), start=0)
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        self.base.expect(self.select.numbers(rows))
+
+    def map(
+        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        found = self.base.map(_OfSelected(self.select, function), size, n_jobs)
+        return (result for result in found if result is not None)
+
+    def reduce(
+        self,
+        function: Callable[[Block], Any],
+        size: int = BLOCK_ROWS,
+        n_jobs: int | None = None,
+        description: str = "Rows",
+        verbose: int = 0,
+    ) -> Any:
+        selected = _OfSelected(self.select, function)
+        return self.base.reduce(selected, size, n_jobs, description, verbose)
+
+
+@dataclass(frozen=True)
+class _Select:
+    """The rows of a block that are in a part, numbered as they are there."""
+
+    start: int
+    stop: int
+    inside: bool
+
+    def __call__(self, block: Block) -> Block | None:
+        first, last = np.clip([self.start, self.stop], block.start, block.start + len(block))
+        first, last = int(first) - block.start, int(last) - block.start
+        if self.inside:
+            found = block.part(first, last)
+            return replace(found, start=found.start - self.start) if last > first else None
+        if last == first:
+            shift = self.stop - self.start if block.start >= self.stop else 0
+            return replace(block, start=block.start - shift)
+        ends = [block.part(0, first), block.part(last, len(block))]
+        ends[1] = replace(ends[1], start=self.start)
+        kept = [end for end in ends if len(end)]
+        return joined(kept) if kept else None
+
+    def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers that rows of the part have among all."""
+        if self.inside:
+            return rows + self.start
+        return np.where(rows < self.start, rows, rows + self.stop - self.start)
+
+
+@dataclass(frozen=True)
+class _OfSelected:
+    """A function of what is selected of a block; None where that is nothing."""
+
+    select: _Select
+    function: Callable[[Block], Any]
+
+    def __call__(self, block: Block) -> Any:
+        selected = self.select(block)
+        return None if selected is None else self.function(selected)
+
+
+def folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
+    """For each of ``count`` folds of consecutive rows: the others, and the fold."""
+    sizes = np.full(count, source.shape[0] // count)
+    sizes[: source.shape[0] % count] += 1
+    for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
+        yield Part(source, stop - size, stop, False), Part(source, stop - size, stop, True)
+
+
+class Mapped(Source):
+    """A function of the rows of another source, made block by block when it is asked for.
+
+    Parameters
+    ----------
+    base : Source
+    function : callable
+        From a block of rows to as many others.
+    n_features : int
+        How many columns they have.
+    """
+
+    def __init__(self, base: Source, function: Callable[[Any], Any], n_features: int) -> None:
+        self.base, self.function, self.n_features = base, function, n_features
+        self.target_shape = base.target_shape
+        first = function(base.head(1).X)
+        self.sparse, self.dtype = sp.issparse(first), first.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.base.shape[0], self.n_features
+
+    def _changed(self, block: Block) -> Block:
+        return replace(block, X=self.function(block.X))
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return ordered_map(self._changed, self.base.parts(size))
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        return self._changed(self.base.take(rows))
+
+
+def aligned(blocks: Iterable[Block], size: int) -> Iterator[Block]:
+    """Blocks of ``size`` rows, cut from or joined of those that come."""
+    waiting: list[Block] = []
+    room = size
+    for block in blocks:
+        place = 0
+        while len(block) - place >= room:
+            waiting.append(block.part(place, place + room))
+            place += room
+            yield joined(waiting)
+            waiting, room = [], size
+        if place < len(block):
+            waiting.append(block.part(place, len(block)))
+            room -= len(block) - place
+    if waiting:
+        yield joined(waiting)

@@ -1,0 +1,113 @@
+"""Rows in Parquet and Arrow files, by pyarrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._stream import StreamSource
+
+
+class ArrowSource(StreamSource):
+    """The rows of one or several Parquet or Arrow (Feather) files.
+
+    Parameters
+    ----------
+    path : str, path or list of such
+        A file, a folder of files, or several files.
+    target : str or list of str, optional
+        The column (or columns) to be learned.
+    columns : list of str, optional
+        Those that make X; None takes all but the target.
+    format : str, default "parquet"
+        "parquet" or "feather".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> from kernelsieve import KernelRidge, RowNormFeatures
+    >>> from kernelsieve.sources import ArrowSource
+    >>> a, b = np.random.default_rng(0).normal(size=(2, 1000))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pq.write_table(pa.table({"a": a, "b": b, "price": a * b}), f"{folder}/t.parquet")
+    ...     source = ArrowSource(f"{folder}/t.parquet", target="price")
+    ...     model = KernelRidge(RowNormFeatures(30, random_state=0), alpha=1e-3).fit(source)
+    >>> model.feature_names_in_.tolist()
+    ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        *,
+        target: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        format: str = "parquet",
+    ) -> None:
+        import pyarrow.dataset as ds
+
+        several = isinstance(path, list | tuple)
+        paths = [os.fspath(p) for p in path] if several else os.fspath(path)
+        self.where = f"{len(paths)} files" if several else str(paths)
+        try:
+            dataset = ds.dataset(paths, format=format)
+            self._pieces = [piece for file in dataset.get_fragments() for piece in _pieces(file)]
+            n_rows = sum(file.count_rows() for file in dataset.get_fragments())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self.where} cannot be read as {format}: {error}") from error
+        known = dataset.schema.names
+        self._targets = [target] if isinstance(target, str) else list(target or [])
+        self._names = [n for n in known if n not in self._targets]
+        self._names = self._names if columns is None else list(columns)
+        for name in [*self._names, *self._targets]:
+            if name not in known:
+                raise ValueError(f"column {name!r} is not in {self.where}: it has {known}")
+        super().__init__(n_rows, len(self._names))
+        self._one = isinstance(target, str)
+        self._type = _common_type([dataset.schema.field(name).type for name in self._names])
+        self.n_blocks = len(self._pieces)
+        self.target_shape = (() if self._one else (len(self._targets),)) if self._targets else None
+        self.names, self.dtype, self.sparse = self._names, self._type, False
+
+    def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
+        for piece in self._pieces:
+            wanted = list(dict.fromkeys([*self._names, *self._targets]))
+            table = piece.to_table(columns=wanted)
+            X = np.empty((table.num_rows, len(self._names)), dtype=self._type)
+            for i, name in enumerate(self._names):
+                X[:, i] = _numbers(table.column(name), name)
+            targets = [_values(table.column(name)) for name in self._targets]
+            del table
+            if not targets:
+                yield X, None
+            else:
+                yield X, targets[0] if self._one else np.column_stack(targets)
+
+
+def _pieces(file: Any) -> list[Any]:
+    """Row groups of a Parquet file; other files are one piece."""
+    return file.split_by_row_group() if hasattr(file, "split_by_row_group") else [file]
+
+
+def _common_type(types: list[Any]) -> np.dtype[Any]:
+    """float32 where all columns are, else float64."""
+    single = all(str(kind) in ("float", "halffloat") for kind in types)
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def _numbers(column: Any, name: str) -> NDArray[Any]:
+    values = column.to_numpy()  # missing values become NaN
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"column {name!r} holds {column.type}: encode it as numbers")
+    return values
+
+
+def _values(column: Any) -> NDArray[Any]:
+    return column.to_numpy()
