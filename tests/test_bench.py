@@ -281,6 +281,7 @@ def test_budget_drops_the_slowest_and_a_resumed_run_does_the_same(
     # 20 s at s = 125; 80 s expected at 250 are more than the 40 s left.
     assert reasons == {"quick": (1000, "limit"), "slow": (125, "budget")}
     assert comparison.cut_short("quick")
+    assert comparison.cut_short("slow")
     (again,) = run(plan, empty)
     assert again == comparison
 
