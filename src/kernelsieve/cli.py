@@ -118,9 +118,13 @@ def bench(
         typer.Option(metavar="N", help="Threads, the same for all.", show_default="all cores"),
     ] = None,
     budget: Annotated[
-        float,
-        typer.Option(metavar="MINUTES", help="The largest s are left out if it takes longer."),
-    ] = 20.0,
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="The largest s are left out if it takes longer.",
+            show_default="20, for the built-in data 2",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
         "bench-results"
     ),
@@ -156,7 +160,7 @@ def bench(
             n_components=None if features is None else tuple(_integers(features, "--features")),
             n_seeds=seeds,
             n_threads=threads,
-            budget_minutes=budget,
+            budget_minutes=budget if budget is not None else 20.0 if dataset else 2.0,
             target=target,
             drop=tuple(_words(drop)),
         )

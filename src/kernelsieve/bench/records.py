@@ -246,9 +246,11 @@ class Comparison:
 
     def cut_short(self, method: str) -> bool:
         """Whether the error was still falling when the limit or the budget was reached."""
-        rows, chosen = self.of(method), self.chosen(method)
-        stopped = any(s.method == method and s.reason != "no gain" for s in self.stops)
-        return stopped and chosen is rows[-1] and len(rows) > 1
+        rows = self.of(method)
+        reason = next((stop.reason for stop in self.stops if stop.method == method), "")
+        # At the only s that was asked for nothing is known of more.
+        stopped = reason == "budget" or (reason == "limit" and len(rows) > 1)
+        return stopped and self.chosen(method) is rows[-1]
 
     def reaching(self, method: str, error: float) -> Summary | None:
         """The smallest s at which a method's mean error is no higher than ``error``."""
