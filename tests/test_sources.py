@@ -136,6 +136,25 @@ def test_parquet_and_feather(tmp_path: Path) -> None:
         ArrowSource(both, target="c")
 
 
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"a": np.ones(3)}, "it has no column 'b'"),
+        ({"a": np.ones(3), "b": ["x", "y", "z"]}, "column 'b' holds string"),
+        ({"a": np.ones(3), "b": [1.0, None, 2.0]}, "NaN in its row 1, column 'b'"),
+    ],
+    ids=["a column is missing", "another type", "a missing value"],
+)
+def test_parquet_files_that_are_not_alike(other: Any, words: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": np.ones(5), "b": np.ones(5)}), tmp_path / "1.parquet")
+    pq.write_table(pa.table(other), tmp_path / "2.parquet")
+    source = ArrowSource(tmp_path)
+    with pytest.raises(
+        (ValueError, TypeError), match=rf"block 1 of 2 .*\(from row 5 on\): .*{words}"
+    ):
+        FourierFeatures(10).fit(source)
+
+
 @pytest.mark.parametrize("zero_based", [True, False])
 @pytest.mark.parametrize("dense", [True, False])
 def test_svmlight_files(

@@ -79,6 +79,10 @@ class ArrowSource(StreamSource):
     def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
         for piece in self._pieces:
             wanted = list(dict.fromkeys([*self._names, *self._targets]))
+            there = piece.physical_schema.names
+            for name in wanted:
+                if name not in there:
+                    raise ValueError(f"it has no column {name!r}, but {there}")
             table = piece.to_table(columns=wanted)
             X = np.empty((table.num_rows, len(self._names)), dtype=self._type)
             for i, name in enumerate(self._names):
