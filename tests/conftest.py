@@ -22,3 +22,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kernelsieve")
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small subsamples, so that a few thousand rows are many."""
+    from kernelsieve.features import _sampled, adaptive
+    from kernelsieve.sampling import frame, space
+
+    monkeypatch.setattr(space, "PROPOSAL_ROWS", 400)
+    monkeypatch.setattr(space, "PROPOSAL_ENTRIES", 2**14)
+    monkeypatch.setattr(frame, "ROTATION_ROWS", 400)
+    monkeypatch.setattr(_sampled, "ROTATION_ROWS", 400)
+    monkeypatch.setattr(_sampled, "TRIAL_ROWS", 200)
+    monkeypatch.setattr(_sampled, "HELD_OUT_ROWS", 150)
+    monkeypatch.setattr(adaptive, "HELD_OUT_ROWS", 150)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", 300)

@@ -30,9 +30,8 @@ from kernelsieve import (
     RowNormFeatures,
     explain,
 )
-from kernelsieve.features import _sampled, adaptive
 from kernelsieve.models import kernel_ridge, unsupervised
-from kernelsieve.sampling import frame, space
+from kernelsieve.sampling import space
 from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource
 
 Array = NDArray[Any]
@@ -49,19 +48,6 @@ MAPS = {
     "nystrom": NystromFeatures(40, random_state=0),
     "auto": AutoFeatures(40, random_state=0),
 }
-
-
-@pytest.fixture
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small subsamples, so that a few thousand rows are many."""
-    monkeypatch.setattr(space, "PROPOSAL_ROWS", 400)
-    monkeypatch.setattr(space, "PROPOSAL_ENTRIES", 2**14)
-    monkeypatch.setattr(frame, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(_sampled, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(_sampled, "TRIAL_ROWS", 200)
-    monkeypatch.setattr(_sampled, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(adaptive, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 300)
 
 
 def dense(seed: int = 0, dtype: Any = np.float64) -> tuple[Array, Array]:

@@ -479,10 +479,11 @@ def test_probabilities_are_those_of_the_draws(name: str, lowest: int, container:
     np.testing.assert_allclose(computed, P[features.trie.order], rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("lowest", [0, 2])
 @pytest.mark.parametrize("share", [0.02, 0.5])
 @pytest.mark.parametrize("name", DRAW_KERNELS)
-def test_the_added_row_has_its_share(name: str, share: float, lowest: int) -> None:
+def test_the_added_row_has_its_share(name: str, share: float, lowest: int, container: str) -> None:
     """Proposal rows 0 and 2 only: column 2, nonzero in row 4, is drawn through the added row."""
     series = DRAW_KERNELS[name].series(ROWS, 1e-3, center=False)
     frame = Frame.of_series(series).along_columns(ROWS)
@@ -491,7 +492,8 @@ def test_the_added_row_has_its_share(name: str, share: float, lowest: int) -> No
     tuples, of_rows = exact_row_norm_distribution(series, frame.points(chosen), lowest)
     _, of_spread = exact_row_norm_distribution(series, spread[None], lowest)
     P = (1 - share) * of_rows + share * of_spread
-    proposal = RowNormProposal(series, frame, chosen, lowest, frame.spread, share)
+    rows = CONTAINERS[container](chosen)
+    proposal = RowNormProposal(series, frame, rows, lowest, frame.spread, share)
     draws = multisets_of(proposal.draw(DRAWS, np.random.default_rng(1)))
     assert_drawn_from(draws, dict(zip(tuples, P, strict=True)))
     assert any(2 in m for m in draws), "the column that the proposal rows do not have is lost"
@@ -500,7 +502,7 @@ def test_the_added_row_has_its_share(name: str, share: float, lowest: int) -> No
         MonomialBasis(series),
         Multisets.from_tuples(tuples),
         np.ones(len(tuples)),
-        sparse=False,
+        sparse=container == "csr",
     )
     np.testing.assert_allclose(proposal.probabilities(features, 1), P[features.trie.order])
 
@@ -823,6 +825,16 @@ def test_two_choices_under_one_key_have_no_row_in_common() -> None:
         assert len(keyed_rows(100, 80, seed, "a", skip=30)) == 80, "not so many are left to skip"
 
 
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 300), st.integers(0, 9))
+def test_keyed_rows_have_the_smallest_hashes(n: int, size: int, skip: int, seed: int) -> None:
+    """Also where the first bound on the hashes lets too few or too many rows pass."""
+    size = min(size, n)
+    skip = min(skip, n - size)
+    order = np.argsort(row_hashes(np.arange(n, dtype=np.uint64), seed, "a"))
+    expected = np.sort(order[skip : skip + size])
+    np.testing.assert_array_equal(keyed_rows(n, size, seed, "a", skip=skip), expected)
+
+
 @pytest.mark.parametrize("size", [10, 11, 10**6])
 def test_all_rows_when_there_are_few(size: int) -> None:
     np.testing.assert_array_equal(keyed_rows(10, size, 0, "anchors"), np.arange(10))
@@ -1057,8 +1069,11 @@ def test_a_pool_from_a_space(n_components: int) -> None:
     np.testing.assert_allclose(pool.norms / pool.norms.sum(), squares / squares.sum())
 
 
-def test_proposal_rows_are_a_subset_of_dense_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_rows_are_a_subset_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of dense rows by their number, of sparse ones by their nonzeros."""
     monkeypatch.setattr(space, "PROPOSAL_ROWS", 4)
     X = np.random.default_rng(0).normal(size=(20, 3))
     assert monomial_space(Polynomial(3), X).rows.shape == (4, 3)
     assert monomial_space(Polynomial(3), sp.csr_array(X)).rows.shape == (20, 3)
+    monkeypatch.setattr(space, "SPARSE_PROPOSAL_ENTRIES", 15)
+    assert monomial_space(Polynomial(3), sp.csr_array(X)).rows.shape == (5, 3)

@@ -25,7 +25,15 @@ from kernelsieve._moments import Moments, moments
 from kernelsieve._series import Radii
 from kernelsieve._source import ArraySource, Part, Source, folds
 from kernelsieve._targets import TargetSummary
-from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource, npy, svmlight
+from kernelsieve.sources import (
+    ArrowSource,
+    BlockSource,
+    NpySource,
+    SvmlightSource,
+    arrow,
+    npy,
+    svmlight,
+)
 
 Array = NDArray[Any]
 
@@ -112,7 +120,8 @@ def test_npy_files_of_any_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             np.testing.assert_array_equal(taken.y, [2, 19])
 
 
-def test_parquet_and_feather(tmp_path: Path) -> None:
+def test_parquet_and_feather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 20)
     frame = pd.DataFrame({"a": np.arange(50.0), "b": np.arange(50), "t": list("xy") * 25})
     frame.iloc[:30].to_parquet(tmp_path / "1.parquet", row_group_size=7)
     frame.iloc[30:].to_parquet(tmp_path / "2.parquet")
@@ -126,6 +135,7 @@ def test_parquet_and_feather(tmp_path: Path) -> None:
         assert source.names == ["a", "b"]
         np.testing.assert_array_equal(rows_of(source), frame[["a", "b"]])
         np.testing.assert_array_equal(source.take(np.array([3, 40])).y, ["y", "x"])
+        assert source.n_blocks == (6 if source.where == "2 files" else 3)
     several = ArrowSource(both, target=["a", "b"], columns=["b"])
     assert several.target_shape == (2,)
     np.testing.assert_array_equal(several.take(np.array([3])).y, [[3.0, 3.0]])
@@ -134,6 +144,25 @@ def test_parquet_and_feather(tmp_path: Path) -> None:
     assert ArrowSource(tmp_path / "single.parquet").dtype == np.float32
     with pytest.raises(ValueError, match="column 'c' is not in"):
         ArrowSource(both, target="c")
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"a": np.ones(3)}, "it has no column 'b'"),
+        ({"a": np.ones(3), "b": ["x", "y", "z"]}, "column 'b' holds string"),
+        ({"a": np.ones(3), "b": [1.0, None, 2.0]}, "NaN in its row 1, column 'b'"),
+    ],
+    ids=["a column is missing", "another type", "a missing value"],
+)
+def test_parquet_files_that_are_not_alike(other: Any, words: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": np.ones(5), "b": np.ones(5)}), tmp_path / "1.parquet")
+    pq.write_table(pa.table(other), tmp_path / "2.parquet")
+    source = ArrowSource(tmp_path)
+    with pytest.raises(
+        (ValueError, TypeError), match=rf"block 1 of 2 .*\(from row 5 on\): .*{words}"
+    ):
+        FourierFeatures(10).fit(source)
 
 
 @pytest.mark.parametrize("zero_based", [True, False])

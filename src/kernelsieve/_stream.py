@@ -70,7 +70,7 @@ class StreamSource(Fetching):
     def _naming(self, number: int, start: int) -> Iterator[None]:
         try:
             yield
-        except (ValueError, TypeError, OSError) as error:
+        except (ValueError, TypeError, OSError, NotImplementedError, KeyError) as error:
             of = "" if self.n_blocks is None else f" of {self.n_blocks}"
             kind = type(error) if type(error) in (ValueError, TypeError) else ValueError
             raise kind(

@@ -77,7 +77,8 @@ class SampledFeatures(FeatureMap):
                 f"{self.kernel_!r} has no Taylor series to sample from: use NystromFeatures"
             )
         candidates = self._candidates(X)
-        X.expect(self._rows_to_take(X, seed))
+        if not X.resident:
+            X.expect(self._rows_to_take(X, seed))
         if not isinstance(self.kernel_, Gaussian):
             check_diagonal(self.kernel_, X)
         candidates, series = self._possible(candidates, X)

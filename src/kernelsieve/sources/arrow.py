@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from kernelsieve._stream import StreamSource
 
+BATCH_ROWS = 2**16
+
 
 class ArrowSource(StreamSource):
     """The rows of one or several Parquet or Arrow (Feather) files.
@@ -72,28 +74,49 @@ class ArrowSource(StreamSource):
         super().__init__(n_rows, len(self._names))
         self._one = isinstance(target, str)
         self._type = _common_type([dataset.schema.field(name).type for name in self._names])
-        self.n_blocks = len(self._pieces)
+        self.n_blocks = len(self._pieces) if format == "parquet" else None
         self.target_shape = (() if self._one else (len(self._targets),)) if self._targets else None
         self.names, self.dtype, self.sparse = self._names, self._type, False
 
     def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
+        wanted = list(dict.fromkeys([*self._names, *self._targets]))
         for piece in self._pieces:
-            wanted = list(dict.fromkeys([*self._names, *self._targets]))
-            table = piece.to_table(columns=wanted)
-            X = np.empty((table.num_rows, len(self._names)), dtype=self._type)
-            for i, name in enumerate(self._names):
-                X[:, i] = _numbers(table.column(name), name)
-            targets = [_values(table.column(name)) for name in self._targets]
-            del table
-            if not targets:
-                yield X, None
-            else:
-                yield X, targets[0] if self._one else np.column_stack(targets)
+            there = piece.physical_schema.names
+            for name in wanted:
+                if name not in there:
+                    raise ValueError(f"it has no column {name!r}, but {there}")
+            for table in _tables(piece, wanted):
+                yield self._rows(table), self._values(table)
+
+    def _rows(self, table: Any) -> NDArray[Any]:
+        X = np.empty((table.num_rows, len(self._names)), dtype=self._type)
+        for i, name in enumerate(self._names):
+            X[:, i] = _numbers(table.column(name), name)
+        return X
+
+    def _values(self, table: Any) -> Any:
+        columns = [table.column(name).to_numpy() for name in self._targets]
+        if not columns:
+            return None
+        return columns[0] if self._one else np.column_stack(columns)
 
 
 def _pieces(file: Any) -> list[Any]:
     """Row groups of a Parquet file; other files are one piece."""
     return file.split_by_row_group() if hasattr(file, "split_by_row_group") else [file]
+
+
+def _tables(piece: Any, columns: list[str]) -> Iterator[Any]:
+    """A row group as it is; another file in batches, a few in memory at a time."""
+    import pyarrow as pa
+
+    if hasattr(piece, "row_groups"):
+        yield piece.to_table(columns=columns)
+        return
+    for batch in piece.to_batches(
+        columns=columns, batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+    ):
+        yield pa.Table.from_batches([batch])
 
 
 def _common_type(types: list[Any]) -> np.dtype[Any]:
@@ -107,7 +130,3 @@ def _numbers(column: Any, name: str) -> NDArray[Any]:
     if values.dtype.kind not in "fiub":
         raise TypeError(f"column {name!r} holds {column.type}: encode it as numbers")
     return values
-
-
-def _values(column: Any) -> NDArray[Any]:
-    return column.to_numpy()
