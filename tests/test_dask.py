@@ -135,13 +135,14 @@ def test_transform_is_lazy_with_right_chunks_and_meta() -> None:
 def test_sparse_chunks_stay_sparse(kind: Any) -> None:
     X = sp.random(N, 40, 0.1, format="csr", random_state=0)
     y = np.asarray(X[:, :3].sum(axis=1)).ravel()
-    pieces = [
-        da.from_delayed(
-            dask.delayed(kind)(X[a:b]), (b - a, 40), X.dtype, meta=kind((0, 40), dtype=X.dtype)
-        )
-        for a, b in ((0, 700), (700, 701), (701, N))
-    ]
-    dX = da.concatenate(pieces)
+    chunks = (700, 1, N - 701)
+    numbers = da.from_array(np.arange(N)[:, None], chunks=(chunks, 1))
+    dX = numbers.map_blocks(
+        lambda rows: kind(X[rows[:, 0]]),
+        dtype=X.dtype,
+        chunks=(chunks, (40,)),
+        meta=kind((0, 40), dtype=X.dtype),
+    )
     local, remote = pair("AdaptiveFeatures")
     whole = kernelsieve.KernelRidge(local, alpha=0.1).fit(X, y)
     model = on_dask.KernelRidge(remote, alpha=0.1).fit(dX, y)
