@@ -160,7 +160,7 @@ def bench(
             n_components=None if features is None else tuple(_integers(features, "--features")),
             n_seeds=seeds,
             n_threads=threads,
-            budget_minutes=budget if budget is not None else 20.0 if dataset else 2.0,
+            budget_minutes=budget if budget is not None else 20.0 if dataset else 1.8,
             target=target,
             drop=tuple(_words(drop)),
         )
