@@ -53,6 +53,7 @@ MAPS: dict[str, Any] = {
     "TensorSketch (poly 2)": TensorSketchFeatures,
 }
 MAX_ROWS = 40_000
+LARGEST_RIDGE = 8_192  # features beyond which classes are left to KernelSVC
 
 
 def maps(gamma: float, s: int, seed: int, threads: int, only: Any = None) -> Iterator[Any]:
@@ -125,7 +126,10 @@ def classification(report: Report, name: str, parts: list[Any], setting: dict[st
     judge(report, rows, (name, "LinearSVC", "linear"), LinearSVC(), parts, measures)
     for s, only in sizes.items():
         for label, features in maps(s=s, seed=0, threads=report.threads, only=only, **setting):
-            for model in (KernelRidgeClassifier(features, alpha=alpha), KernelSVC(features)):
+            models = [KernelSVC(features)]
+            if s <= LARGEST_RIDGE:
+                models.insert(0, KernelRidgeClassifier(features, alpha=alpha))
+            for model in models:
                 names = (name, type(model).__name__, f"{label} {s}")
                 judge(report, rows, names, model, parts, measures)
     report.table(f"{name}, classes", ("model", "map", *measures, "fit s"), rows)

@@ -483,3 +483,13 @@ def test_weights_are_routed(model):
 
 def _nothing(estimator, X, y):
     return 0.0
+
+
+@pytest.mark.parametrize(
+    "model", [KernelRidge(FOURIER, solver="cholesky"), KernelRidgeClassifier(FOURIER)]
+)
+def test_too_many_features_for_a_cholesky_factor(monkeypatch, model):
+    monkeypatch.setattr(kernel_ridge, "HIGHEST_CHOLESKY", 50)
+    X, y = regression(80)
+    with pytest.raises(ValueError, match=r"60 features are too many .*at most 50.*KernelSVC"):
+        clone(model).fit(X, y > 0)

@@ -28,6 +28,7 @@ from kernelsieve.models._linear import (
 )
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
+HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
 LARGEST_DUAL = 2**27  # entries of Z that are held when there are fewer rows than features
 RISK_ROWS = 2000
 
@@ -196,9 +197,15 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _choose_solver(self, n_rows: int) -> str:
         check_choice(self.solver, "solver", ("auto", "cholesky", "cg"))
+        size = self.features_.n_components_
+        if self.solver == "cholesky" and size > HIGHEST_CHOLESKY:
+            raise ValueError(
+                f"{size:,} features are too many for the Cholesky factor that solver='cholesky' "
+                f"and KernelRidgeClassifier need (at most {HIGHEST_CHOLESKY:,}): lower "
+                "n_components, or use solver='cg' or KernelSVC"
+            )
         if self.solver != "auto":
             return self.solver
-        size = self.features_.n_components_
         if size > n_rows and size > LARGEST_CHOLESKY // 2 and size * n_rows <= LARGEST_DUAL:
             return "dual"
         return "cholesky" if size <= LARGEST_CHOLESKY else "cg"
