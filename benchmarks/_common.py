@@ -386,9 +386,13 @@ def peak_memory(load: Callable[[], Any], work: Callable[[Any], Any]) -> int:
 
     Both must be functions of a module (or partials of such); what is compiled is compiled before.
     """
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(_growth, load, work).result()
+    return in_new_process(_growth, load, work)
+
+
+def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns in a process that has done nothing else."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _growth(load: Callable[[], Any], work: Callable[[Any], Any]) -> int:

@@ -11,14 +11,22 @@ own; a number for each row (the predictions) may grow, blocks of features may no
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, high_water, parser, peak_memory, standardised, subsample, tuned
+from _common import (
+    Array,
+    Report,
+    high_water,
+    in_new_process,
+    parser,
+    peak_memory,
+    standardised,
+    subsample,
+    tuned,
+)
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
 from sklearn.metrics import root_mean_squared_error
@@ -91,10 +99,7 @@ def _pipeline(features: Any) -> Any:
 
 def gradients(report: Report, n_rows: int, size: int, seed: int) -> None:
     """In a process of its own, whose peak is nobody else's."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        call = pool.submit(_gradients, n_rows, size, seed, report.threads)
-        spent, peak, iterations = call.result()
+    spent, peak, iterations = in_new_process(_gradients, n_rows, size, seed, report.threads)
     report.record(part="gradients", seconds=spent, peak_gib=peak, iterations=iterations)
     report.print(
         f"gradients: {size:,} features on {n_rows:,} rows in {spent:.1f} s, "

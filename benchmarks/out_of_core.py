@@ -9,19 +9,17 @@ counted from what imports and compiled code take.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, parser
+from _common import Array, Report, in_new_process, parser
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
 from kernelsieve.sources import NpySource
@@ -133,8 +131,7 @@ def main() -> None:
         report.print(f"{size / 1e9:.2f} GB written in {time.perf_counter() - start:.0f} s")
         found = {}
         for kind in ("memory", "file"):
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                found[kind] = pool.submit(work, folder, kind, s, report.threads).result()
+            found[kind] = in_new_process(work, folder, kind, s, report.threads)
         for kind, result in found.items():
             numbers = {k: v for k, v in result.items() if k not in ("predicted", "monomials")}
             report.record(kind=kind, **numbers)

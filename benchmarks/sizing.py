@@ -8,15 +8,13 @@ script; nothing of it was run at 10^9 rows.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from _common import Report, parser
+from _common import Report, in_new_process, parser
 from out_of_core import anonymous_memory
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
@@ -83,8 +81,7 @@ def worker_bytes(s: int) -> float:
 
 def interpreter_bytes() -> int:
     """What Python and the libraries take in a worker that has not seen rows yet."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(anonymous_memory).result()
+    return in_new_process(anonymous_memory)
 
 
 def main() -> None:

@@ -8,15 +8,13 @@ folder and parsed once by `SvmlightSource`; then `RowNormFeatures` and `Adaptive
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import OURS, Report, parser
+from _common import OURS, Report, in_new_process, parser
 from out_of_core import highest_memory
 
 from kernelsieve import KernelRidge, RowNormFeatures
@@ -83,14 +81,11 @@ def main() -> None:
     with Report("sparse_out_of_core", args) as report:
         report.set("size", rows=n_rows, columns=n_columns, per_row=PER_ROW, s=s)
         for count in (n_rows // 2, n_rows):
-            with (
-                tempfile.TemporaryDirectory(dir=args.folder) as folder,
-                ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
-            ):
+            with tempfile.TemporaryDirectory(dir=args.folder) as folder:
                 path = Path(folder) / "rows.svm"
                 write(path, count, n_columns)
                 size = path.stat().st_size
-                for result in pool.submit(work, path, n_columns, s, report.threads).result():
+                for result in in_new_process(work, path, n_columns, s, report.threads):
                     report.record(text_bytes=size, **result)
         rows = [
             (

@@ -20,6 +20,7 @@ from battery import (
     sparse_points,
 )
 from sklearn.model_selection import GridSearchCV
+from test_row_norm import gram_of
 
 from kernelsieve import MaclaurinFeatures, ObliviousFeatures, TensorSketchFeatures
 from kernelsieve._random import stream
@@ -171,22 +172,6 @@ def small_rows(sparse: bool = False) -> Array:
     X = sparse_points(10, 6) if sparse else points(10, 6, seed=5)
     X[3], X[7] = 0.0, X[6]
     return X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / 1.18)
-
-
-def gram_of(kernel: Any, X: Array) -> Array:
-    """The oracle's matrix, whatever the kernel."""
-    match kernel:
-        case Gaussian(gamma):
-            return oracles.gram(oracles.gaussian, X, gamma=gamma)
-        case Polynomial(degree, gamma, coef0):
-            return oracles.gram(oracles.polynomial, X, degree=degree, gamma=gamma, coef0=coef0)
-        case Exponential(gamma):
-            return oracles.gram(oracles.exponential, X, gamma=gamma)
-        case InversePolynomial(shift):
-            return oracles.gram(oracles.inverse_polynomial, X, shift=shift)
-        case DotProduct(coefficients):
-            return oracles.gram(oracles.dot_product, X, coefficients=coefficients)
-    raise AssertionError(kernel)
 
 
 #: name -> (kernel, whether X is CSR).
