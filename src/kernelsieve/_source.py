@@ -334,7 +334,35 @@ def as_source(X: Any) -> Source:
     return X if isinstance(X, Source) else ArraySource(X)
 
 
-class View(Source):
+class _Changed(Source):
+    """Blocks of another source, changed where they are: summaries are still made there."""
+
+    def __init__(self, base: Source, target_shape: tuple[int, ...] | None) -> None:
+        self.base, self.target_shape = base, target_shape
+        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
+
+    @abstractmethod
+    def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
+        """``function`` of a block as it is here, as a function of the block as it was."""
+
+    def map(
+        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        return self.base.map(self._after_change(function), size, n_jobs)
+
+    def reduce(
+        self,
+        function: Callable[[Block], Any],
+        size: int = BLOCK_ROWS,
+        n_jobs: int | None = None,
+        description: str = "Rows",
+        verbose: int = 0,
+    ) -> Any:
+        changed = self._after_change(function)
+        return self.base.reduce(changed, size, n_jobs, description, verbose)
+
+
+class View(_Changed):
     """The rows of another source, with another target.
 
     Parameters
@@ -352,8 +380,8 @@ class View(Source):
         change: Callable[[Block, Any], Block],
         target_shape: tuple[int, ...] | None,
     ) -> None:
-        self.base, self.change, self.target_shape = base, change, target_shape
-        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
+        super().__init__(base, target_shape)
+        self.change = change
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -380,20 +408,8 @@ class View(Source):
     def expect(self, rows: NDArray[np.int64]) -> None:
         self.base.expect(rows)
 
-    def map(
-        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
-    ) -> Iterator[Any]:
-        return self.base.map(_Then(self.change, function), size, n_jobs)
-
-    def reduce(
-        self,
-        function: Callable[[Block], Any],
-        size: int = BLOCK_ROWS,
-        n_jobs: int | None = None,
-        description: str = "Rows",
-        verbose: int = 0,
-    ) -> Any:
-        return self.base.reduce(_Then(self.change, function), size, n_jobs, description, verbose)
+    def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
+        return _Then(self.change, function)
 
     def in_memory(self, who: str) -> Any:
         return self.base.in_memory(who)
@@ -446,7 +462,7 @@ def recoded(
     return View(source, _Recode(function), target_shape)
 
 
-class Part(Source):
+class Part(_Changed):
     """Some consecutive rows of another source, or all others.
 
     Parameters
@@ -458,9 +474,8 @@ class Part(Source):
     """
 
     def __init__(self, base: Source, start: int, stop: int, inside: bool) -> None:
-        self.base, self.select = base, _Select(start, stop, inside)
-        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
-        self.target_shape = base.target_shape
+        super().__init__(base, base.target_shape)
+        self.select = _Select(start, stop, inside)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -480,19 +495,11 @@ class Part(Source):
     def map(
         self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
     ) -> Iterator[Any]:
-        found = self.base.map(_OfSelected(self.select, function), size, n_jobs)
+        found = super().map(function, size, n_jobs)
         return (result for result in found if result is not None)
 
-    def reduce(
-        self,
-        function: Callable[[Block], Any],
-        size: int = BLOCK_ROWS,
-        n_jobs: int | None = None,
-        description: str = "Rows",
-        verbose: int = 0,
-    ) -> Any:
-        selected = _OfSelected(self.select, function)
-        return self.base.reduce(selected, size, n_jobs, description, verbose)
+    def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
+        return _OfSelected(self.select, function)
 
 
 @dataclass(frozen=True)
