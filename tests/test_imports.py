@@ -18,6 +18,7 @@ SOURCE = Path(kernelsieve.__file__).parent
 
 # Private helpers, lowest first: each may use those before it, and every part above may use all.
 HELPERS = (
+    "_files",
     "_progress",
     "_random",
     "_linalg",

@@ -7,7 +7,6 @@ summaries of blocks (``reduce``), and by taking some rows by their numbers (``ta
 from __future__ import annotations
 
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._files import replacing
 from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve._progress import track_rows
 
@@ -209,19 +209,12 @@ class Source(ABC):
         if self.sparse:
             raise ValueError("a .npy file holds dense rows: write the sparse ones from blocks()")
         target = Path(path)
-        descriptor, name = tempfile.mkstemp(".part", target.name, target.parent)
-        try:
-            with open(descriptor, "wb") as file:
-                header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
-                np.lib.format.write_array_header_2_0(file, header)
-                counted = ((len(block), block.X) for block in self.parts(BLOCK_ROWS))
-                for X in track_rows(counted, self.shape[0], f"Writing {target.name}", verbose):
-                    file.write(np.ascontiguousarray(X).data)
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with replacing(target) as file:
+            header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+            np.lib.format.write_array_header_2_0(file, header)
+            counted = ((len(block), block.X) for block in self.parts(BLOCK_ROWS))
+            for X in track_rows(counted, self.shape[0], f"Writing {target.name}", verbose):
+                file.write(np.ascontiguousarray(X).data)
 
     def with_targets(self, y: Any, weights: Any = None) -> Source:
         """The same rows with targets (and weights) that are in memory, or mapped to it."""
@@ -231,13 +224,6 @@ class Source(ABC):
                 raise ValueError(f"{name} has {len(values)} rows and X has {n_rows}")
         shape = self.target_shape if y is None else np.shape(y)[1:]
         return View(self, _ByNumber(y, weights), shape)
-
-
-def _umask() -> int:
-    """What new files are not allowed; it can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def check_source(estimator: Any, source: Source, reset: bool) -> None:

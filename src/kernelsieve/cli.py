@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from kernelsieve import __version__
+from kernelsieve._files import write_text
 
 if TYPE_CHECKING:
     from kernelsieve.bench import Comparison, Plan, Store
@@ -243,7 +244,7 @@ def _write(comparisons: list[Comparison], out: Path) -> bool:
     """table.md, report.html and bench.png; False where matplotlib is missing for pictures."""
     from kernelsieve.bench import plots, report, table
 
-    (out / "table.md").write_text(table.markdown(comparisons), encoding="utf-8")
+    write_text(out / "table.md", table.markdown(comparisons))
     try:
         plots.save(comparisons, out / "bench.png")
         has_pictures = True
@@ -252,7 +253,7 @@ def _write(comparisons: list[Comparison], out: Path) -> bool:
             raise
         has_pictures = False
     page = report.html(comparisons, pictures=has_pictures)
-    (out / "report.html").write_text(page, encoding="utf-8")
+    write_text(out / "report.html", page)
     return has_pictures
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelsieve._files import replacing
 from kernelsieve.bench import words
 from kernelsieve.bench.methods import METHODS, PAPER_METHODS
 from kernelsieve.bench.records import Comparison, Summary
@@ -132,7 +133,8 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
 
 def save(comparisons: Sequence[Comparison], path: Path) -> None:
     """Draw, and write a PNG."""
-    draw(comparisons).savefig(path)
+    with replacing(path) as file:
+        draw(comparisons).savefig(file, format="png")
 
 
 def svg(panel: Callable[[Axes, Comparison], None], comparison: Comparison, key: str) -> str:
