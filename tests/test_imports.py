@@ -44,6 +44,7 @@ MAY_USE: dict[str, set[str]] = {
     "features": BASE | {"kernels", "sketches", "sampling", "diagnostics"},
     "sources": set(HELPERS),
     "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
+    "tables": BASE | {"kernels", "diagnostics", "features", "models"},
     "plots": BASE | {"kernels", "diagnostics", "features", "models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).

@@ -26,9 +26,20 @@ _HOMES = {
     "KernelRidgeCV": "kernelsieve.models",
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
+    "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.models",
 }
-_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots", "sources", "dask")
+_MODULES = (
+    "datasets",
+    "diagnostics",
+    "features",
+    "kernels",
+    "models",
+    "plots",
+    "sources",
+    "tables",
+    "dask",
+)
 
 __all__ = [
     "AdaptiveFeatures",
@@ -45,6 +56,7 @@ __all__ = [
     "NystromFeatures",
     "ObliviousFeatures",
     "RowNormFeatures",
+    "TableModel",
     "TensorSketchFeatures",
     "__version__",
     "explain",
@@ -71,6 +83,7 @@ if TYPE_CHECKING:
         KernelSVC,
         explain,
     )
+    from kernelsieve.tables import TableModel
 
 
 def __getattr__(name: str) -> Any:
