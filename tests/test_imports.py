@@ -44,6 +44,9 @@ MAY_USE: dict[str, set[str]] = {
     "features": BASE | {"kernels", "sketches", "sampling", "diagnostics"},
     "sources": set(HELPERS),
     "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
+    "persistence": BASE
+    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models"}
+    | {"__init__"},  # for the version
     "plots": BASE | {"kernels", "diagnostics", "features", "models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).

@@ -27,8 +27,20 @@ _HOMES = {
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
     "explain": "kernelsieve.models",
+    "load": "kernelsieve.persistence",
+    "save": "kernelsieve.persistence",
 }
-_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots", "sources", "dask")
+_MODULES = (
+    "datasets",
+    "diagnostics",
+    "features",
+    "kernels",
+    "models",
+    "persistence",
+    "plots",
+    "sources",
+    "dask",
+)
 
 __all__ = [
     "AdaptiveFeatures",
@@ -48,6 +60,8 @@ __all__ = [
     "TensorSketchFeatures",
     "__version__",
     "explain",
+    "load",
+    "save",
 ]
 
 if TYPE_CHECKING:
@@ -71,6 +85,7 @@ if TYPE_CHECKING:
         KernelSVC,
         explain,
     )
+    from kernelsieve.persistence import load, save
 
 
 def __getattr__(name: str) -> Any:
