@@ -45,6 +45,9 @@ MAY_USE: dict[str, set[str]] = {
     "sources": set(HELPERS),
     "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
     "tables": BASE | {"kernels", "diagnostics", "features", "models"},
+    "persistence": BASE
+    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models", "tables"}
+    | {"__init__"},  # for the version
     "plots": BASE | {"kernels", "diagnostics", "features", "models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).

@@ -28,6 +28,8 @@ _HOMES = {
     "KernelSVC": "kernelsieve.models",
     "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.models",
+    "load": "kernelsieve.persistence",
+    "save": "kernelsieve.persistence",
 }
 _MODULES = (
     "datasets",
@@ -35,6 +37,7 @@ _MODULES = (
     "features",
     "kernels",
     "models",
+    "persistence",
     "plots",
     "sources",
     "tables",
@@ -60,6 +63,8 @@ __all__ = [
     "TensorSketchFeatures",
     "__version__",
     "explain",
+    "load",
+    "save",
 ]
 
 if TYPE_CHECKING:
@@ -83,6 +88,7 @@ if TYPE_CHECKING:
         KernelSVC,
         explain,
     )
+    from kernelsieve.persistence import load, save
     from kernelsieve.tables import TableModel
 
 

@@ -67,13 +67,17 @@ class SeriesFeatures(FeatureMap):
             int(self.n_components),
             stream(seed, "degrees"),
         )
+        self._list_monomials(X.shape[1])
+        self._draw([block for block in self._blocks if not block.exact], X.shape[1], seed)
+
+    def _list_monomials(self, n_features: int) -> None:
+        """Those of the blocks that are exact."""
         self._monomials = {
-            block.degree: Monomials.of(X.shape[1], block.degree)
+            block.degree: Monomials.of(n_features, block.degree)
             for block in self._blocks
             if block.exact
         }
         self.n_components_ = self._blocks[-1].stop
-        self._draw([block for block in self._blocks if not block.exact], X.shape[1], seed)
 
     @abstractmethod
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice
-from kernelsieve.features._power_tree import PowerTree
+from kernelsieve.features._power_tree import Draws, PowerTree, SeededDraws
 from kernelsieve.features._series_rows import Block, SeriesFeatures, degree_masses
 from kernelsieve.sketches import SRHT
 from kernelsieve.sketches._base import power_of_two
@@ -102,11 +102,8 @@ class ObliviousFeatures(SeriesFeatures):
         self._sizes: dict[int, int] = {}
         if not blocks:
             return
-        degrees = frozenset(block.degree for block in blocks)
-        self._tree = PowerTree.sample(
-            n_features, degrees, self._width(blocks), root_seed(stream(seed, "tree"))
-        )
-        self._sizes = self._tree.sizes
+        seeded = SeededDraws(root_seed(stream(seed, "tree")))
+        self._grow(blocks, n_features, seeded)
         compression = SRHT if self.compress == "srht" else GaussianMatrix
         self._compressions = {
             block.degree: compression(self._sizes[block.degree], block.width).sample(
@@ -114,6 +111,11 @@ class ObliviousFeatures(SeriesFeatures):
             )
             for block in blocks
         }
+
+    def _grow(self, blocks: list[Block], n_features: int, draws: Draws) -> None:
+        degrees = frozenset(block.degree for block in blocks)
+        self._tree = PowerTree.grow(n_features, degrees, self._width(blocks), draws)
+        self._sizes = self._tree.sizes
 
     def _width(self, blocks: list[Block]) -> int:
         columns = sum(block.width for block in blocks)

@@ -107,13 +107,17 @@ class TableEncoder(BaseEstimator):
                 column = self._learn(table, name, values)
                 self.columns_ += [] if column is None else [column]
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
-        width = len(self.get_feature_names_out()) if self.columns_ or self.matrix_columns_ else 0
-        if width == 0:
+        if self.width == 0:
             raise TableError(
                 f"{table.where} has no column to learn from besides {listed(self.drop)}"
             )
-        self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * width
+        self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * self.width
         return self
+
+    @property
+    def width(self) -> int:
+        """How many columns the matrix has."""
+        return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
 
     def _learn(self, table: Table, name: str, values: NDArray[Any]) -> Scaled | Levels | None:
         times = None if values.dtype.kind == "f" else as_times(values)

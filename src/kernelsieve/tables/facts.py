@@ -175,6 +175,43 @@ def _monomials(found: Explanation, fidelity: float | None) -> dict[str, Any]:
     }
 
 
+def check_facts(facts: Any) -> None:
+    """Raise where facts from a file are not what can be printed and drawn."""
+    numbers = ("rows", "inputs", "test rows", "alpha", "features", "seconds", "diagnostic rows",
+               "statistical dimension", "spectral epsilon")  # fmt: skip
+    texts = ("target", "task", "method", "kernel")
+    for name in numbers:
+        _check(isinstance(facts[name], int | float), name)
+    for name in texts:
+        _check(isinstance(facts[name], str), name)
+    for name in ("scores", "baseline"):
+        _check(isinstance(facts[name], dict) and _are_numbers(facts[name].values()), name)
+    _check(facts["scores"].keys() == facts["baseline"].keys(), "scores")
+    _check(isinstance(facts["degree mass"], list) and _are_numbers(facts["degree mass"]), "mass")
+    _check(
+        isinstance(facts["columns"], list)
+        and all(isinstance(c, list | tuple) and len(c) == 2 for c in facts["columns"])
+        and all(isinstance(n, str) and _are_numbers([v]) for n, v in facts["columns"]),
+        "columns",
+    )
+    found = facts["monomials"]
+    lists = [found[name] for name in ("names", "coefficients", "importances")]
+    _check(all(isinstance(part, list) and len(part) == len(lists[0]) for part in lists), "length")
+    _check(all(isinstance(name, str) for name in lists[0]), "names")
+    _check(_are_numbers([*lists[1], *lists[2]]), "coefficients")
+    _check(isinstance(found["note"], str), "note")
+    _check(found["fidelity"] is None or _are_numbers([found["fidelity"]]), "fidelity")
+
+
+def _check(right: bool, name: str) -> None:
+    if not right:
+        raise ValueError(f"{name} is not as it should be")
+
+
+def _are_numbers(values: Any) -> bool:
+    return all(isinstance(value, int | float) for value in values)
+
+
 # --- words ---------------------------------------------------------------------------------------
 
 
