@@ -5,6 +5,8 @@ All of it is plain numbers and texts, so that a model file can carry it.
 
 from __future__ import annotations
 
+import re
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -224,21 +226,26 @@ def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
 def summary_lines(facts: dict[str, Any]) -> list[str]:
     """The model, its scores and its diagnostics."""
     scores = ", ".join(
-        f"{name} {value:.4g} (constant: {facts['baseline'][name]:.4g})"
+        f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
         for name, value in facts["scores"].items()
     )
     lines = {
         "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
         f"{facts['inputs']:,} inputs",
-        "Kernel": f"{facts['kernel']}, alpha={facts['alpha']:.3g}",
+        "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
         "Features": f"{facts['features']:,} of {facts['method']}",
-        "On unseen rows": f"{scores}; {facts['test rows']:,} rows",
+        "On unseen rows": scores,
         "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
         "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows "
         "(an estimate, not a bound)",
         "Mass of degrees": _mass_text(facts["degree mass"]),
     }
     return [f"{name + ':':<18}{text}" for name, text in lines.items()]
+
+
+def _rounded(text: str) -> str:
+    """The same with numbers of at most four digits."""
+    return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
 
 
 def _mass_text(masses: list[float]) -> str:
@@ -266,7 +273,10 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     lines += [
         f"  {_cut(name, width):<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows
     ]
-    lines.append(found["note"])
+    lines += [
+        f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
+    ]
+    lines[-1] += ")"
     if found["fidelity"] is not None:
         lines.append(
             f"of a stand-in (degree 2, {STAND_IN_FEATURES} features) that follows the model with "

@@ -30,7 +30,7 @@ from kernelsieve.kernels import resolve_kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import explanation_facts, scores
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, listed
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
 
 METHODS: dict[str, type[FeatureMap]] = {
     "auto": AutoFeatures,
@@ -188,24 +188,23 @@ class TableModel(BaseEstimator):
         check_choice(self.task, "task", TASKS)
         check_choice(self.method, "method", tuple(METHODS))
         check_count(self.n_components, "n_components", "it is the number of features")
-        if self.readable and self.method not in ("auto", *READABLE):
-            raise ValueError(
-                f"readable=True has products of columns: method={self.method!r} has none, use "
-                f"{' or '.join(READABLE)}"
-            )
 
     def _target(self) -> str:
-        if self.target is None:
-            raise TableError("say which column to predict: target (on the command line --target)")
+        assert self.target is not None  # _usable saw to it
         return self.target
 
     def _usable(self, table: Table) -> Table:
         """The rows whose target is known."""
+        if self.target is None:
+            raise TableError(
+                f"{table.where}: say which column to predict (--target), one of "
+                f"{listed(table.columns)}"
+            )
         values = table.column(self._target())
         for name in self.drop:
             if name == self.target:
                 raise TableError(f"{name!r} is the target: it cannot be dropped too")
-        known = ~np.isnan(values) if values.dtype.kind == "f" else values != None  # noqa: E711
+        known = ~is_missing(values)
         missing = int(table.n_rows - known.sum())
         if missing and self.strict:
             raise TableError(
@@ -302,23 +301,19 @@ class TableModel(BaseEstimator):
     def _shape(self) -> dict[str, Any]:
         return {"degree": self.degree, "coef0": self.coef0}
 
-    def _features(self, seed: int) -> FeatureMap:
-        method = "adaptive" if self.readable and self.method == "auto" else self.method
-        options: dict[str, Any] = {"rotate": False} if self.readable else {}
-        known = METHODS[method]().get_params()
-        wanted = {
-            "kernel": self.kernel,
-            "gamma": self.gamma_,
-            "random_state": seed,
-            "n_jobs": self.n_jobs,
-            **self._shape(),
-        }
-        options |= {name: value for name, value in wanted.items() if name in known}
-        return METHODS[method](self.n_components, **options)
-
     def _fresh(self, seed: int) -> KernelRidge | KernelRidgeClassifier:
         kind = KernelRidge if self.task_ == "regression" else KernelRidgeClassifier
-        return kind(self._features(seed), alpha=self.alpha_, n_jobs=self.n_jobs)
+        features = feature_map(
+            self.method,
+            self.readable,
+            n_components=self.n_components,
+            kernel=self.kernel,
+            gamma=self.gamma_,
+            random_state=seed,
+            n_jobs=self.n_jobs,
+            **self._shape(),
+        )
+        return kind(features, alpha=self.alpha_, n_jobs=self.n_jobs)
 
     # --- use -------------------------------------------------------------------------------------
 
@@ -362,10 +357,10 @@ class TableModel(BaseEstimator):
         if self.target not in table.columns:
             return None
         values = table.columns[self.target]
+        known = ~is_missing(values)
         if self.task_ == "classification" and values.dtype.kind != self.classes_.dtype.kind:
             values = values.astype(str)
-        known = np.isfinite(values) if values.dtype.kind == "f" else values.astype(str) != "None"
-        if (values.dtype.kind == "O" and self.task_ == "regression") or not known.any():
+        if not known.any() or (self.task_ == "regression" and values.dtype.kind != "f"):
             return None
         rows = np.flatnonzero(known)
         return scores(self.model_, self._encoded(table.take(rows)), values[rows], self.task_)
@@ -386,6 +381,68 @@ class TableModel(BaseEstimator):
 
         check_is_fitted(self)
         return as_text(self.facts_)
+
+
+def feature_map(method: str, readable: bool, **options: Any) -> FeatureMap:
+    """The map of a name with those of the options that it has; readable ones do not rotate."""
+    check_choice(method, "method", tuple(METHODS))
+    if readable:
+        method = "adaptive" if method == "auto" else method
+        if method not in READABLE:
+            raise ValueError(
+                f"readable features are products of columns, and method={method!r} has none: use "
+                f"{' or '.join(READABLE)}"
+            )
+        options["rotate"] = False
+    known = METHODS[method]().get_params()
+    return METHODS[method](**{name: value for name, value in options.items() if name in known})
+
+
+def embedding(
+    data: Any,
+    target: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    strict: bool = False,
+    method: str = "adaptive",
+    readable: bool = False,
+    **options: Any,
+) -> tuple[Any, NDArray[np.object_], NDArray[Any] | None]:
+    """The features of a table, their names and the target's values (classes by number).
+
+    Parameters
+    ----------
+    data : path, frame or mapping of columns
+    target : str, optional
+        A column that the features are chosen for, which is not among the inputs.
+    drop, strict
+        As in TableEncoder.
+    method, readable
+        As in TableModel.
+    **options
+        Of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve.tables.model import embedding
+    >>> flats = {"size": np.linspace(20.0, 150.0, 50), "town": ["Ulm", "Bonn"] * 25}
+    >>> Z, names, y = embedding(flats, readable=True, n_components=10, kernel="poly", degree=2)
+    >>> Z.shape, names[:3].tolist()
+    ((50, 10), ['1', 'size', 'size town=Bonn'])
+    """
+    features = feature_map(method, readable, **options)
+    table, y, outputs = as_table(data), None, None
+    if target is not None:
+        task = TableModel(target, task="auto", strict=strict)
+        table = task._usable(table)
+        y = task._targets(table)
+        outputs = _numeric(y, task.task_)
+        y = y if task.task_ == "regression" else outputs.argmax(axis=1)
+    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict).fit(table)
+    X = encoder.transform(table)
+    Z = features.fit(X, outputs).transform(X)
+    return Z, features.get_feature_names_out(encoder.get_feature_names_out()), y
 
 
 def _numeric(y: NDArray[Any], task: str) -> NDArray[np.float64]:

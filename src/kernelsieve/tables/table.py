@@ -144,6 +144,13 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
     return np.array(texts, dtype=object) if numbers is None else numbers
 
 
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column has no value."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    return np.array([value is None for value in values.tolist()], dtype=bool)
+
+
 def text_column(texts: list[str]) -> NDArray[Any]:
     """A column of a text file: numbers where every cell that is not missing is one."""
     cells = [None if text.lower() in MISSING else text for text in texts]

@@ -123,3 +123,4 @@ MATRIX_WRITERS: dict[str, Callable[..., None]] = {
     ".libsvm": _write_svmlight,
     ".svmlight": _write_svmlight,
 }
+MATRIX_KINDS = tuple({**COLUMN_WRITERS, **MATRIX_WRITERS})
