@@ -22,6 +22,7 @@ from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, l
 CLIP = 8.0  # standard deviations
 MOST_LEVELS = 1_000  # texts of one column that get a 0/1 column; the rarer ones share one
 FEW_LEVELS = 50  # so many different texts are categories whatever the number of rows
+MOST_SPARSE_COLUMNS = 10_000_000
 SPARSE_BELOW = 0.2  # share of nonzeros at which the matrix is kept sparse
 OTHER = "(other)"
 ABSENT = "(missing)"
@@ -107,6 +108,11 @@ class TableEncoder(BaseEstimator):
                 column = self._learn(table, name, values)
                 self.columns_ += [] if column is None else [column]
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
+        if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
+            raise TableError(
+                f"{table.where} has {self.matrix_columns_:,} sparse columns, more than the "
+                f"{MOST_SPARSE_COLUMNS:,} that are allowed: number those that occur from 1 on"
+            )
         if self.width == 0:
             raise TableError(
                 f"{table.where} has no column to learn from besides {listed(self.drop)}"

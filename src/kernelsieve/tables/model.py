@@ -239,8 +239,8 @@ class TableModel(BaseEstimator):
         if self.task_ == "regression":
             if not numeric:
                 raise TableError(
-                    f"{table.where}: the target {name!r} is text ({levels[0]!r}), and a regression "
-                    "needs numbers"
+                    f"{table.where}: the target {name!r} is text ({str(levels[0])!r}), and a "
+                    "regression needs numbers"
                 )
             return values
         if len(levels) > MOST_CLASSES:
@@ -261,7 +261,9 @@ class TableModel(BaseEstimator):
             np.arange(len(y)), test_size=size, random_state=seed % 2**32, stratify=stratify
         )
         if self.task_ == "classification" and len(np.unique(y[train])) < 2:
-            raise TableError(f"class {classes[counts.argmin()]!r} has too few rows to learn from")
+            raise TableError(
+                f"class {str(classes[counts.argmin()])!r} has too few rows to learn from"
+            )
         return train, test
 
     def _tune(self, X: Any, y: NDArray[Any], seed: int, progress: Progress) -> None:

@@ -20,6 +20,7 @@ from kernelsieve.tables.table import (
     TableError,
     as_column,
     from_arrow,
+    from_columns,
     from_matrix,
     listed,
     text_column,
@@ -35,8 +36,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     ----------
     path : path
         ``.csv``, ``.tsv`` or ``.txt`` with a header line (comma, semicolon or tab between the
-        columns; also ``.gz``), ``.parquet``, ``.arrow`` or ``.feather``, ``.npz`` (arrays X and
-        perhaps y, or a sparse matrix of scipy), ``.svm``, ``.libsvm`` or ``.svmlight``.
+        columns; also ``.gz``), ``.parquet``, ``.arrow`` or ``.feather``, ``.npz`` (an array X and
+        perhaps names of its columns and y, or a sparse matrix of scipy), ``.svm``, ``.libsvm`` or ``.svmlight``.
 
     Examples
     --------
@@ -150,10 +151,13 @@ def _read_npz(path: Path) -> Table:
 def _named(path: Path, arrays: dict[str, Any]) -> Table:
     if "X" not in arrays:
         raise TableError(f"{path} has no array X: it has {listed(arrays)}")
-    table = from_matrix(str(path), arrays["X"])
-    others = {name: values for name, values in arrays.items() if name != "X"}
-    columns = {name: as_column(str(path), name, values) for name, values in others.items()}
-    return Table(str(path), {**table.columns, **columns})
+    where, X, names = str(path), arrays["X"], arrays.get("names")
+    table = from_matrix(where, X)
+    if names is not None and names.shape == X.shape[1:] and names.dtype.kind == "U":
+        table = from_columns(where, zip(names.tolist(), table.columns.values(), strict=True))
+    others = {name: values for name, values in arrays.items() if name not in ("X", "names")}
+    columns = {name: as_column(where, name, values) for name, values in others.items()}
+    return Table(where, {**table.columns, **columns})
 
 
 def _read_svmlight(path: Path) -> Table:
