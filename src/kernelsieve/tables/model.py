@@ -46,6 +46,7 @@ READABLE = ("adaptive", "row-norm")
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
 MOST_CLASSES = 100
+LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
 # The search for gamma (in units of "scale") and alpha is bounded, whatever the number of rows.
@@ -232,8 +233,15 @@ class TableModel(BaseEstimator):
         levels = np.unique(values if numeric else values.astype(str))
         if len(levels) < 2:
             raise TableError(f"{table.where}: the target {name!r} is {levels[0]} everywhere")
+        if numeric and np.abs(levels).max() > LARGEST_TARGET:
+            raise TableError(
+                f"{table.where}: the target {name!r} reaches {np.abs(levels).max():.3g}, and "
+                f"squares of errors would leave the float range: use other units"
+            )
+        are_labels = not numeric or bool((levels == np.round(levels)).all())
         if self.task == "auto":
-            self.task_ = "classification" if not numeric or len(levels) == 2 else "regression"
+            few = not numeric or len(levels) == 2
+            self.task_ = "classification" if few and are_labels else "regression"
         else:
             self.task_ = self.task
         if self.task_ == "regression":
@@ -243,6 +251,12 @@ class TableModel(BaseEstimator):
                     "regression needs numbers"
                 )
             return values
+        if not are_labels or (numeric and np.abs(levels).max() > LARGEST_LABEL):
+            raise TableError(
+                f"{table.where}: the target {name!r} has values such as "
+                f"{levels[np.abs(levels).argmax()]:g}, and classes are texts or whole numbers: use "
+                "regression, or write them as texts"
+            )
         if len(levels) > MOST_CLASSES:
             raise TableError(
                 f"{table.where}: the target {name!r} has {len(levels):,} different values, and at "
@@ -279,16 +293,17 @@ class TableModel(BaseEstimator):
             landmarks = NystromFeatures(
                 min(TUNING_LANDMARKS, len(targets)),
                 kernel=self.kernel,
+                gamma=gammas[0],
                 landmarks="uniform",
                 random_state=seed,
                 n_jobs=self.n_jobs,
                 **self._shape(),
             )
-            known = None if gammas == ["scale"] else gammas
-            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=known, n_jobs=self.n_jobs)
+            several = gammas if len(gammas) > 1 else None
+            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=several, n_jobs=self.n_jobs)
             search.fit(X, targets)
             self.alpha_ = search.alpha_
-            self.gamma_ = "scale" if search.gamma_ is None else search.gamma_
+            self.gamma_ = gammas[0] if search.gamma_ is None else search.gamma_
         else:
             self.alpha_, self.gamma_ = float(alphas[0]), gammas[0]
 
