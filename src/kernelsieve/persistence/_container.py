@@ -27,7 +27,8 @@ FORMAT = 1
 PREFIX = struct.Struct("<8sIIQ")  # magic, format, length of the header, length of the file
 CHECKSUM = hashlib.sha256().digest_size
 ALIGNMENT = 64
-LONGEST_HEADER = 2**26
+LONGEST_HEADER = 2**24
+MOST_BRACKETS = 2**19  # of the header: a list of nothing takes 3 bytes there and 64 in memory
 LONGEST_INTEGER = 40  # digits: seeds may have 128 bits
 MOST_DIMENSIONS = 4
 CHUNK = 2**20
@@ -99,9 +100,9 @@ def layout_of(array: NDArray[Any]) -> Layout:
 
     The order decides how BLAS multiplies, and so the last bit of a product.
     """
-    order: Literal["C", "F"] = (
-        "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    )
+    steps = [abs(step) for step in array.strides]
+    rising = array.ndim > 1 and steps == sorted(steps) and not array.flags.c_contiguous
+    order: Literal["C", "F"] = "F" if rising else "C"
     return Layout(array.dtype.newbyteorder("<"), array.shape, order)
 
 
@@ -179,6 +180,8 @@ def _check_sum(file: BinaryIO, size: int) -> None:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
+    if text.count(b"[") + text.count(b"{") > MOST_BRACKETS:
+        _damaged(f"its header has more than {MOST_BRACKETS:,} brackets")
     try:
         header = json.loads(
             text.decode(),
