@@ -35,7 +35,6 @@ from kernelsieve import (
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
-    Gaussian,
     InversePolynomial,
     Laplacian,
     Matern,

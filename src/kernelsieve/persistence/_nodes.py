@@ -79,7 +79,7 @@ class Writer:
         if all(isinstance(key, str) for key in value):
             return {
                 "table": {
-                    self._text(key, where): self.node(each, f"{where}[{key!r}]")
+                    self._text(key, where): self.node(each, f"{where}.{key}")
                     for key, each in value.items()
                 }
             }
@@ -201,7 +201,7 @@ class Reader:
         if not isinstance(body, dict):
             wrong(where, "is no table")
         return {
-            key: self.data(each, f"{where}[{key[:40]!r}]", level + 1, objects)
+            key: self.data(each, f"{where}.{key[:40]}", level + 1, objects)
             for key, each in body.items()
         }
 
