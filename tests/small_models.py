@@ -177,6 +177,7 @@ MAPS: dict[str, Build] = {
     ),
     "oblivious, exact": lambda: _fit(ObliviousFeatures(100, kernel="poly", degree=2)),
     "tensor sketch": lambda: _fit(TensorSketchFeatures(16, degree=3, random_state=0)),
+    "tensor sketch, degree 9": lambda: _fit(TensorSketchFeatures(8, degree=9, random_state=0)),
     "tensor sketch, homogeneous": lambda: _fit(
         TensorSketchFeatures(16, degree=1, coef0=0.0, random_state=0), sparse=True
     ),

@@ -335,7 +335,7 @@ class Mine(KernelRidge):
         ),
         (lambda: KernelRidgeCV(cv=KFold(3)), r"cv is a .*KFold.*set_params\(cv=None\)"),
         (_with_attribute, r"KernelRidge \(KernelRidge\) has an attribute 'note'.*about"),
-        (_half_fitted, r"is not completely fitted \(.*features_.*\): fit it"),
+        (_half_fitted, r"is not completely fitted \(.*_single_output.*\): fit it"),
         (Mine, r"Mine, which a model file does not hold"),
         (lambda: object(), r"builtins.object, which a model file does not hold"),
         (lambda: KernelRidge(n_jobs=10**9), r"n_jobs is 1000000000, no whole number"),
@@ -476,7 +476,7 @@ def rewrite(path: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
         node = table[key]
         if "names" in node:
             node = node["names"][1]
-        number = node["array"] if "array" in node else node
+        number = node["array"]
         layout = header["arrays"][number]
         array = np.frombuffer(arrays[number], layout["dtype"]).reshape(
             layout["shape"], order=layout["order"]
@@ -604,7 +604,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("Nystrom, sparse", csr("indptr", replaced(1, 10**6)), "is no sparse matrix"),
     ("Nystrom, sparse", csr("indptr", replaced(0, 1)), "is no sparse matrix"),
     ("Nystrom, sparse", csr("data", replaced(0, np.nan)), "not finite"),
-    ("Fourier, structured, cos+sin", rewrite("fitted.weights", lambda w: w[:3]), "frequencies"),
+    ("Fourier, structured, cos+sin", rewrite("fitted.weights", lambda w: np.ones(99)), "99"),
     (
         "Fourier, structured, cos+sin",
         rewrite("fitted.rotations.fine", lambda a: a[:, :-16]),
@@ -616,7 +616,6 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("auto", put("fitted.n_features_in", 5), "takes 5 columns and what it holds 4"),
     ("ridge", put("fitted.features.fitted.n_features_in", 5), "has the shape"),
     ("ridge", rewrite("fitted.coefficients", lambda a: a[:-1]), "has the shape"),
-    ("ridge", put("fitted.single_output", False), ""),
     ("classifier, three", rewrite("fitted.classes", lambda a: a[:-1]), "other lengths"),
     ("classifier, integers", rewrite("fitted.classes", replaced(0, 3)), "one twice"),
     ("k-means", rewrite("fitted.labels", replaced(0, 3)), "value 3 above 2"),
@@ -624,13 +623,13 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("ridge", put("parameters.refine", True), "another value of refine"),
     # Numbers that would ask for any time or memory.
     ("tensor sketch", put("fitted.size", HUGE), "no whole number from 1 to"),
-    ("tensor sketch", put("fitted.size", 2**20), "value"),
+    ("tensor sketch, degree 9", put("fitted.size", 2**20), "to 1048576 columns each"),
     ("Maclaurin", block("width", HUGE), "no whole number from 1 to"),
     ("Maclaurin", block("width", 2**19), "factors"),
     ("Maclaurin", block("degree", 10**9), "no whole number from 0 to"),
     ("Maclaurin", both(block("exact", True)), "for all monomials of degree"),
     ("Maclaurin", put("fitted.first_draws", "00"), "another random generator"),
-    ("oblivious", block("width", 2**18), ""),
+    ("oblivious", block("width", 2**18), "in place of"),
     ("ridge", put("parameters.n_jobs", 10**9), "no whole number from -1024 to 1024"),
     ("ridge", put("parameters.block_rows", 0), "no whole number from 1"),
     ("ridge", put("parameters.verbose", "yes"), "no switch"),
@@ -677,13 +676,7 @@ def test_harmful_content_is_refused(
     path.write_bytes(altered(files[name], lambda header, arrays: None))
     kernelsieve.load(path)  # the way to write it is right
     path.write_bytes(altered(files[name], edit))
-    if not message:  # either refused or harmless
-        try:
-            kernelsieve.load(path).predict(small_models.rows())
-        except ModelFileError:
-            return
-    else:
-        assert message in refusal(path)
+    assert message in refusal(path)
 
 
 def layout(**changes: Any) -> Edit:
@@ -804,8 +797,6 @@ def test_some_mutated_files(tmp_path: Path) -> None:
             "fuzz_model_files.py",
             "--cases",
             "500",
-            "--seed",
-            "20",
             "--keep",
             tmp_path,
         ],
