@@ -167,11 +167,16 @@ class Reader:
         """Plain data: numbers, texts, lists, tuples, dicts and arrays; objects where allowed."""
         if level > MOST_LEVELS:
             wrong(where, "is nested too deeply")
-        if node is None or isinstance(node, bool | int | float | str):
+        if node is None or isinstance(node, bool | int | float):
             return node
+        if isinstance(node, str):
+            return clean(node, where)
         if isinstance(node, list):
             return [
-                self.data(each, f"{where}[{i}]", level + 1, objects) for i, each in enumerate(node)
+                each
+                if type(each) in (int, float)
+                else self.data(each, f"{where}[{i}]", level + 1, objects)
+                for i, each in enumerate(node)
             ]
         if not isinstance(node, dict):  # pragma: no cover - JSON has nothing else
             wrong(where, "is no data")
@@ -201,7 +206,7 @@ class Reader:
         if not isinstance(body, dict):
             wrong(where, "is no table")
         return {
-            key: self.data(each, f"{where}.{key[:40]}", level + 1, objects)
+            clean(key, where): self.data(each, f"{where}.{_short(key)}", level + 1, objects)
             for key, each in body.items()
         }
 
@@ -277,7 +282,22 @@ def _fixed(
 
 
 def _plain(key: Any) -> bool:
-    return key is None or isinstance(key, bool | int | float | str)
+    """Whether this may be a key; larger integers could be made to have one hash all together."""
+    return (
+        key is None
+        or isinstance(key, bool | float | str)
+        or (isinstance(key, int) and abs(key) < 2**60)
+    )
+
+
+def clean(text: str, where: str) -> str:
+    """A text that can be written again: JSON may hold halves of characters."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            wrong(where, "is no text in UTF-8")
+    return text
 
 
 def _not_finite(body: Any, where: str) -> float:
@@ -363,7 +383,7 @@ class Fields:
         value = self._take(name)
         if not isinstance(value, str):
             wrong(self._name(name), "is no text")
-        return value
+        return clean(value, self._name(name))
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of some texts."""
