@@ -44,8 +44,9 @@ MAY_USE: dict[str, set[str]] = {
     "features": BASE | {"kernels", "sketches", "sampling", "diagnostics"},
     "sources": set(HELPERS),
     "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
+    "tables": BASE | {"kernels", "diagnostics", "features", "models"},
     "persistence": BASE
-    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models"}
+    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models", "tables"}
     | {"__init__"},  # for the version
     "plots": BASE | {"kernels", "diagnostics", "features", "models"},
     "datasets": set(HELPERS),

@@ -26,6 +26,7 @@ _HOMES = {
     "KernelRidgeCV": "kernelsieve.models",
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
+    "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.models",
     "load": "kernelsieve.persistence",
     "save": "kernelsieve.persistence",
@@ -39,6 +40,7 @@ _MODULES = (
     "persistence",
     "plots",
     "sources",
+    "tables",
     "dask",
 )
 
@@ -57,6 +59,7 @@ __all__ = [
     "NystromFeatures",
     "ObliviousFeatures",
     "RowNormFeatures",
+    "TableModel",
     "TensorSketchFeatures",
     "__version__",
     "explain",
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
         explain,
     )
     from kernelsieve.persistence import load, save
+    from kernelsieve.tables import TableModel
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from kernelsieve.persistence._models import add_models
 from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
 from kernelsieve.persistence._registry import ANY, DATA, register
 from kernelsieve.persistence._sampled import add_sampled_maps
+from kernelsieve.persistence._tables import add_tables
 
 __all__ = [
     "ANY",
@@ -38,6 +39,7 @@ add_kernels()
 add_sampled_maps()
 add_maps()
 add_models()
+add_tables()
 
 
 @dataclass(frozen=True)
