@@ -130,6 +130,11 @@ class KernelCCA(TransformerMixin, FeatureModel):
         """Scores of rows of the second view."""
         check_is_fitted(self)
         Y = _second_view(y)
+        if Y.shape[1] != self.features_y_.n_features_in_:
+            raise ValueError(
+                f"y has {Y.shape[1]} columns, but KernelCCA was fitted to "
+                f"{self.features_y_.n_features_in_}"
+            )
         return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_)
 
     def _scores(

@@ -273,7 +273,8 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the distances: "kernelkmeans0", ..."""
         check_is_fitted(self)
-        return np.array([f"kernelkmeans{k}" for k in range(self.n_clusters)], dtype=object)
+        count = len(self.cluster_centers_)
+        return np.array([f"kernelkmeans{k}" for k in range(count)], dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

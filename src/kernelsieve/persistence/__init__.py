@@ -18,7 +18,7 @@ from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
 from kernelsieve.persistence._kernels import add_kernels
 from kernelsieve.persistence._maps import add_maps
 from kernelsieve.persistence._models import add_models
-from kernelsieve.persistence._nodes import Fields, Reader, Writer, wrong
+from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
 from kernelsieve.persistence._registry import ANY, DATA, register
 from kernelsieve.persistence._sampled import add_sampled_maps
 from kernelsieve.persistence._tables import add_tables
@@ -95,12 +95,12 @@ def save(estimator: Any, path: str | os.PathLike[str], about: dict[str, Any] | N
     >>> bool((kernelsieve.load(path).predict(X) == model.predict(X)).all())
     True
     """
-    header, arrays = _pack(estimator, {} if about is None else about)
+    text, arrays = _pack(estimator, {} if about is None else about)
     with replacing(path) as file:
-        _container.write(file, header, arrays)
+        _container.write(file, text, arrays)
 
 
-def _pack(estimator: Any, about: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+def _pack(estimator: Any, about: dict[str, Any]) -> tuple[bytes, list[Any]]:
     """Header and arrays, after a look whether they can be read again."""
     if not isinstance(about, dict):
         raise ModelFileError(f"about is a {type(about).__name__}: pass a dict")
@@ -115,11 +115,12 @@ def _pack(estimator: Any, about: dict[str, Any]) -> tuple[dict[str, Any], list[A
         "about": writer.node(about, "about"),
         "model": writer.node(estimator, type(estimator).__name__),
     }
+    text = _container.header_text(header, writer.arrays)
     try:
-        _unpack(header, writer.arrays)
-    except InvalidContentError as error:
-        raise ModelFileError(f"a file could not hold this: {error}") from None
-    return header, writer.arrays
+        _unpack(_container.parse(text, LARGEST)[0], writer.arrays)
+    except ModelFileError as error:
+        raise ModelFileError(f"such a file could not be read again: {error}") from None
+    return text, writer.arrays
 
 
 def read(path: str | os.PathLike[str]) -> ModelFile:

@@ -27,7 +27,8 @@ FORMAT = 1
 PREFIX = struct.Struct("<8sIIQ")  # magic, format, length of the header, length of the file
 CHECKSUM = hashlib.sha256().digest_size
 ALIGNMENT = 64
-LONGEST_HEADER = 2**26
+LONGEST_HEADER = 2**24
+MOST_BRACKETS = 2**19  # of the header: a list of nothing takes 3 bytes there and 64 in memory
 LONGEST_INTEGER = 40  # digits: seeds may have 128 bits
 MOST_DIMENSIONS = 4
 CHUNK = 2**20
@@ -55,24 +56,24 @@ class Layout:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def write(file: BinaryIO, header: dict[str, Any], arrays: list[NDArray[Any]]) -> None:
-    """Write a header and the arrays that it refers to by their number."""
+def header_text(header: dict[str, Any], arrays: list[NDArray[Any]]) -> bytes:
+    """The header in JSON, with the layouts of the arrays that it refers to by their number."""
     layouts = [layout_of(array) for array in arrays]
     described = [
         {"dtype": _dtype_name(each.dtype), "shape": list(each.shape), "order": each.order}
         for each in layouts
     ]
-    text = json.dumps(
+    return json.dumps(
         {**header, "arrays": described},
         ensure_ascii=False,
         allow_nan=False,
         separators=(",", ":"),
     ).encode()
-    if len(text) > LONGEST_HEADER:
-        raise ModelFileError(
-            f"the names and parameters of this model take {len(text):,} bytes of JSON, and at most "
-            f"{LONGEST_HEADER:,} can be read again: use shorter names"
-        )
+
+
+def write(file: BinaryIO, text: bytes, arrays: list[NDArray[Any]]) -> None:
+    """Write a header and its arrays."""
+    layouts = [layout_of(array) for array in arrays]
     *places, end = _places(PREFIX.size + len(text), layouts)
     digest = hashlib.sha256()
     written = 0
@@ -99,9 +100,9 @@ def layout_of(array: NDArray[Any]) -> Layout:
 
     The order decides how BLAS multiplies, and so the last bit of a product.
     """
-    order: Literal["C", "F"] = (
-        "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    )
+    steps = [abs(step) for step in array.strides]
+    rising = array.ndim > 1 and steps == sorted(steps) and not array.flags.c_contiguous
+    order: Literal["C", "F"] = "F" if rising else "C"
     return Layout(array.dtype.newbyteorder("<"), array.shape, order)
 
 
@@ -130,8 +131,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         header_size = _check_prefix(file.read(PREFIX.size), size)
         _check_sum(file, size)
         file.seek(PREFIX.size)
-        header = _parse(file.read(header_size))
-        layouts = [_layout(each, size) for each in _listed(header)]
+        header, layouts = parse(file.read(header_size), size)
         *places, end = _places(PREFIX.size + header_size, layouts)
         if end + CHECKSUM != size:
             _damaged(f"its arrays need {end + CHECKSUM:,} bytes and it has {size:,}")
@@ -178,7 +178,17 @@ def _check_sum(file: BinaryIO, size: int) -> None:
         _damaged("its checksum is not that of its content")
 
 
+def parse(text: bytes, size: int) -> tuple[dict[str, Any], list[Layout]]:
+    """The header of a file of this size, and the layouts of its arrays."""
+    header = _parse(text)
+    return header, [_layout(each, size) for each in _listed(header)]
+
+
 def _parse(text: bytes) -> dict[str, Any]:
+    if len(text) > LONGEST_HEADER:
+        _damaged(f"its header has {len(text):,} bytes, more than {LONGEST_HEADER:,}")
+    if text.count(b"[") + text.count(b"{") > MOST_BRACKETS:
+        _damaged(f"its header has more than {MOST_BRACKETS:,} brackets")
     try:
         header = json.loads(
             text.decode(),
@@ -240,7 +250,7 @@ def _layout(described: Any, size: int) -> Layout:
         and len(shape) <= MOST_DIMENSIONS
         and all(type(length) is int and 0 <= length <= size for length in shape)
     ):
-        _damaged(f"an array has the shape {str(shape)[:40]}")
+        _damaged(f"an array has the shape {repr(shape)[:40]}")
     return Layout(DTYPES[dtype], tuple(shape), "C" if order == "C" else "F")
 
 

@@ -22,7 +22,7 @@ from kernelsieve.persistence._registry import Form, add
 
 # Squares and inverse squares of lengths are floats, and powers are taken by repeated products.
 SHORTEST, LONGEST = 1e-150, 1e150
-LARGEST_POWER = 10_000
+LARGEST_POWER = 1000
 SMOOTHEST = 1e6
 # What scikit-learn's kernels take, beside the rows.
 METRICS: dict[str, set[str]] = {
@@ -83,10 +83,14 @@ def _pairwise(read: Fields) -> Pairwise:
     if not (
         isinstance(parameters, dict)
         and parameters.keys() <= METRICS[metric]
-        and all(value is None or type(value) in (int, float) for value in parameters.values())
+        and all(value is None or _is_number(value) for value in parameters.values())
     ):
         wrong(read.where, f"has parameters that {metric!r} does not take")
     return Pairwise(metric, parameters)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LONGEST
 
 
 def _pack_numbers(*names: str) -> Callable[[Any, str], dict[str, Any]]:

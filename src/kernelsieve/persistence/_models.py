@@ -119,7 +119,8 @@ def _read_exact(estimator: KernelRidge, read: Fields, outputs: int) -> None:
 def _pack_solution(solution: RidgeSolution) -> dict[str, Any]:
     return {
         "intercepts": solution.intercepts,
-        "factor": solution.factor,
+        "factor": pack_lower(solution.factor),
+        "by_columns": solution.factor.flags.f_contiguous,
         "shift": float(solution.shift),
         "feature_mean": solution.feature_mean,
         "residual_squares": solution.residual_squares,
@@ -134,7 +135,7 @@ def _read_solution(
     solution = RidgeSolution(
         coefficients,
         read.array("intercepts", FLOAT64, (outputs,)),
-        read.array("factor", FLOAT64, (size, size)),
+        _read_lower(read, size),
         read.number("shift", 0.0, 1e300),
         read.array("feature_mean", FLOAT64, (size,)),
         read.array("residual_squares", FLOAT64, (outputs,)),
@@ -142,6 +143,34 @@ def _read_solution(
     )
     read.close()
     return solution
+
+
+def pack_lower(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lower triangle, line by line: nobody looks at the rest of a Cholesky factor.
+
+    Examples
+    --------
+    >>> pack_lower(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    size = len(factor)
+    packed = np.empty(size * (size + 1) // 2)
+    for i, start in enumerate(_triangle(size)):
+        packed[start : start + i + 1] = factor[i, : i + 1]
+    return packed
+
+
+def _read_lower(read: Fields, size: int) -> NDArray[np.float64]:
+    packed = read.array("factor", FLOAT64, (size * (size + 1) // 2,))
+    factor = np.zeros((size, size), order="F" if read.flag("by_columns") else "C")
+    for i, start in enumerate(_triangle(size)):
+        factor[i, : i + 1] = packed[start : start + i + 1]
+    return factor
+
+
+def _triangle(size: int) -> list[int]:
+    """Where the lines of a packed triangle begin."""
+    return [i * (i + 1) // 2 for i in range(size)]
 
 
 def _pack_equations(equations: NormalEquations) -> dict[str, Any]:

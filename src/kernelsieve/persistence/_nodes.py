@@ -3,7 +3,8 @@
 A node is null, a truth value, a number, a text, a list of nodes, or a table with one of the keys
 
 - "array": the number of an array,
-- "names": a list of texts that is an array of objects, or with "width" one of fixed width,
+- "names": an array of texts, as two arrays: all of them in one as UTF-8, and how many characters
+  each has; of objects, or with "width" one of that fixed width,
 - "csr": a sparse matrix,
 - "tuple": a list of nodes,
 - "table": a dict whose keys are texts; "pairs": any other dict,
@@ -13,6 +14,7 @@ A node is null, a truth value, a number, a text, a list of nodes, or a table wit
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Callable
@@ -77,13 +79,15 @@ class Writer:
         if all(isinstance(key, str) for key in value):
             return {
                 "table": {
-                    self._text(key, where): self.node(each, f"{where}[{key!r}]")
+                    self._text(key, where): self.node(each, f"{where}.{key}")
                     for key, each in value.items()
                 }
             }
         return {"pairs": [self.node([key, each], where) for key, each in value.items()]}
 
     def _array(self, value: NDArray[Any], where: str) -> Any:
+        if isinstance(value, np.memmap):
+            value = np.asarray(value)
         if type(value) is not np.ndarray:
             raise ModelFileError(
                 f"{where} is a {type(value).__name__}, which a model file does not hold: use a "
@@ -95,10 +99,7 @@ class Writer:
                     f"{where} is an array of objects, which a model file does not hold: use "
                     "numbers or texts"
                 )
-            node: dict[str, Any] = {"names": [self._text(name, where) for name in value]}
-            if value.dtype.kind == "U":
-                node["width"] = value.dtype.itemsize // 4
-            return node
+            return self._names(value, where)
         if value.dtype.newbyteorder("<") not in DTYPES.values():
             raise ModelFileError(
                 f"{where} is an array of {value.dtype}, which a model file does not hold: use "
@@ -106,6 +107,15 @@ class Writer:
             )
         self.arrays.append(value)
         return {"array": len(self.arrays) - 1}
+
+    def _names(self, value: NDArray[Any], where: str) -> Any:
+        names = [self._text(name, where) for name in value]
+        text = np.frombuffer("".join(names).encode(), dtype=np.uint8)
+        lengths = np.array([len(name) for name in names], dtype=np.int64)
+        node: dict[str, Any] = {"names": [self._array(each, where) for each in (text, lengths)]}
+        if value.dtype.kind == "U":
+            node["width"] = value.dtype.itemsize // 4
+        return node
 
     def _csr(self, value: Any, where: str) -> Any:
         if value.format != "csr":
@@ -157,11 +167,16 @@ class Reader:
         """Plain data: numbers, texts, lists, tuples, dicts and arrays; objects where allowed."""
         if level > MOST_LEVELS:
             wrong(where, "is nested too deeply")
-        if node is None or isinstance(node, bool | int | float | str):
+        if node is None or isinstance(node, bool | int | float):
             return node
+        if isinstance(node, str):
+            return clean(node, where)
         if isinstance(node, list):
             return [
-                self.data(each, f"{where}[{i}]", level + 1, objects) for i, each in enumerate(node)
+                each
+                if type(each) in (int, float)
+                else self.data(each, f"{where}[{i}]", level + 1, objects)
+                for i, each in enumerate(node)
             ]
         if not isinstance(node, dict):  # pragma: no cover - JSON has nothing else
             wrong(where, "is no data")
@@ -177,7 +192,7 @@ class Reader:
             "csr": lambda body: self.csr(body, where),
         }
         if key == "names":
-            return names_of(node, where)
+            return self.names(node, where)
         if key not in known or len(node) != 1:
             wrong(where, "is no data")
         return known[key](node[key])
@@ -191,7 +206,7 @@ class Reader:
         if not isinstance(body, dict):
             wrong(where, "is no table")
         return {
-            key: self.data(each, f"{where}[{key[:40]!r}]", level + 1, objects)
+            clean(key, where): self.data(each, f"{where}.{_short(key)}", level + 1, objects)
             for key, each in body.items()
         }
 
@@ -230,36 +245,65 @@ class Reader:
         kind = sp.csr_matrix if matrix else sp.csr_array
         return kind((data, indices, indptr), shape=(len(indptr) - 1, columns))
 
+    def names(self, node: Any, where: str) -> NDArray[Any]:
+        """An array of texts: of objects, or of a fixed width."""
+        fields = Fields({"table": node}, self, where)
+        width = fields.integer("width", 1, LARGEST) if fields.has("width") else None
+        both = fields.arrays("names")
+        fields.close()
+        if len(both) != 2:
+            wrong(where, "are no texts")
+        check_array(both[0], where, (np.uint8,), (None,))
+        check_array(both[1], where, (np.int64,), (None,), low=0, high=len(both[0]))
+        try:
+            text = both[0].tobytes().decode()
+        except UnicodeDecodeError:
+            wrong(where, "are no texts in UTF-8")
+        lengths = both[1].tolist()
+        if sum(lengths) != len(text):
+            wrong(where, "are texts of other lengths")
+        ends = itertools.accumulate(lengths)
+        names = [text[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        array = np.empty(len(names), dtype=object)
+        array[:] = names
+        return array if width is None else _fixed(array, lengths, width, where)
+
+
+def _fixed(
+    names: NDArray[np.object_], lengths: list[int], width: int, where: str
+) -> NDArray[np.str_]:
+    """Texts in fields of one width, unless that takes far more memory than the texts do."""
+    if width < max(lengths, default=0) or len(names) * width > 2**20 + 16 * sum(lengths):
+        wrong(where, f"are texts that do not fit the width {width}")
+    fixed = names.astype(f"<U{width}")
+    if fixed.tolist() != names.tolist():  # numpy drops zeros at the end of a text
+        wrong(where, "are texts that end with a zero")
+    return fixed
+
 
 def _plain(key: Any) -> bool:
-    return key is None or isinstance(key, bool | int | float | str)
+    """Whether this may be a key; larger integers could be made to have one hash all together."""
+    return (
+        key is None
+        or isinstance(key, bool | float | str)
+        or (isinstance(key, int) and abs(key) < 2**60)
+    )
+
+
+def clean(text: str, where: str) -> str:
+    """A text that can be written again: JSON may hold halves of characters."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            wrong(where, "is no text in UTF-8")
+    return text
 
 
 def _not_finite(body: Any, where: str) -> float:
     if not (isinstance(body, str) and body in NOT_FINITE):
         wrong(where, "is no number")
     return NOT_FINITE[body]
-
-
-def names_of(node: Any, where: str) -> NDArray[Any]:
-    """An array of texts: of objects, or of a fixed width."""
-    names = node.get("names")
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        wrong(where, "is no list of texts")
-    if node.keys() == {"names"}:
-        array = np.empty(len(names), dtype=object)
-        array[:] = names
-        return array
-    width = node.get("width")
-    longest = max(map(len, names), default=0)
-    # numpy pads all of them to one width: that of the longest, or a little more.
-    if node.keys() != {"names", "width"} or type(width) is not int:
-        wrong(where, "is no list of texts")
-    if not longest <= width <= max(64, 4 * longest):
-        wrong(where, f"has texts of width {width}")
-    if len(names) * width > 2**20 + 16 * sum(map(len, names)):
-        wrong(where, "has texts of very different lengths")
-    return np.array(names, dtype=f"<U{width}")
 
 
 def wrong(where: str, what: str) -> NoReturn:
@@ -339,7 +383,7 @@ class Fields:
         value = self._take(name)
         if not isinstance(value, str):
             wrong(self._name(name), "is no text")
-        return value
+        return clean(value, self._name(name))
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """One of some texts."""
@@ -353,7 +397,7 @@ class Fields:
         node = self._take(name)
         if not (isinstance(node, dict) and node.keys() == {"names"}):
             wrong(self._name(name), "is no list of texts")
-        return names_of(node, self._name(name))
+        return self._reader.names(node, self._name(name))
 
     def array(
         self,
@@ -404,7 +448,7 @@ class Fields:
         """One column of numbers or texts."""
         node, where = self._take(name), self._name(name)
         if isinstance(node, dict) and "names" in node:
-            return names_of(node, where)
+            return self._reader.names(node, where)
         if not (isinstance(node, dict) and node.keys() == {"array"}):
             wrong(where, "are no labels")
         array = self._reader.array(node["array"], where)
