@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_matrix, check_square
 from kernelsieve._moments import column_means, squared_norms
 from kernelsieve._native.sparse_product import csr_times_csc
 from kernelsieve._parallel import map_row_blocks
@@ -17,13 +18,25 @@ TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
 # Above this |factor| |x|^2 the float32 cancellation in |x|^2 - 2 <x, y> + |y|^2 would show.
 FLOAT32_EXPONENT = 64.0
+FEATURES = "take fewer rows, or a feature map, which never forms this matrix"
+
+
+def empty_gram(X: Any, Y: Any, dtype: Any) -> NDArray[Any]:
+    """Room for the kernel matrix of the rows of X and Y, where there is any."""
+    n, m, dtype = X.shape[0], Y.shape[0], np.dtype(dtype)
+    what = f"the {n:,} x {m:,} kernel matrix in {dtype}"
+    if n == m:
+        check_square(n, dtype.itemsize, what, f"at most {{fits}} rows would fit; {FEATURES}")
+    else:
+        check_matrix(n, m, dtype, what, f"at most {{fits}} columns would fit; {FEATURES}")
+    return np.empty((n, m), dtype=dtype)
 
 
 def fill_gram(
     X: Any, Y: Any, of_product: Callable[[NDArray[Any]], None], n_jobs: int | None
 ) -> NDArray[Any]:
     """A function of the inner products <x, y>; ``of_product`` works in place on a tile."""
-    gram = np.empty((X.shape[0], Y.shape[0]), dtype=np.result_type(X.dtype, Y.dtype))
+    gram = empty_gram(X, Y, np.result_type(X.dtype, Y.dtype))
     dense = not (sp.issparse(X) or sp.issparse(Y))
     products = None if dense else _sparse_products(X, Y, gram)
 
@@ -101,7 +114,7 @@ def _sparse_distances(
     X: Any, Y: Any, factor: float, function: Callable[..., Any], n_jobs: int | None
 ) -> NDArray[np.float64]:
     left_norms, right_norms = squared_norms(X), squared_norms(Y)
-    gram = np.empty((X.shape[0], Y.shape[0]))
+    gram = empty_gram(X, Y, np.float64)
     products = _sparse_products(X, Y.astype(np.float64), gram)  # Y is the smaller, as a rule
 
     def fill(rows: slice) -> None:
@@ -123,7 +136,7 @@ def manhattan(X: Any, Y: Any, factor: float, n_jobs: int | None) -> NDArray[Any]
     from sklearn.metrics.pairwise import manhattan_distances
 
     dtype = np.result_type(X.dtype, Y.dtype)
-    gram = np.empty((X.shape[0], Y.shape[0]), dtype=dtype)
+    gram = empty_gram(X, Y, dtype)
     if sp.issparse(X) or sp.issparse(Y):
         X, Y = _short_indices(X), _short_indices(Y)
 

@@ -286,5 +286,6 @@ class KernelSVC(_FeatureClassifier):
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Distances to the separating plane in feature space."""
         check_is_fitted(self)
-        parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), self._valid_rows(X))
-        return np.concatenate(parts)
+        X = self._valid_rows(X)
+        parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), X)
+        return np.concatenate(parts).astype(X.dtype, copy=False)
