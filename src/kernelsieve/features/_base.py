@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._memory import check_matrix
-from kernelsieve._parallel import map_row_blocks, row_blocks
+from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
 from kernelsieve._source import ArraySource, Mapped, Source, check_source
-from kernelsieve._validation import FLOATS, canonical_rows, check_count, sparse_output
+from kernelsieve._validation import check_count, sparse_output, valid_rows
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Matern, SeriesKernel, resolve_kernel
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
@@ -56,6 +56,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         rows = self._source(X, y)
         self._check_n_components()
+        thread_count(self.n_jobs)
         self.kernel_ = self._resolve_kernel(rows)
         self._check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
@@ -142,8 +143,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return None
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
-        return canonical_rows(X)
+        return valid_rows(self, X, reset)
 
     def _check_n_components(self) -> None:
         check_count(self.n_components, "n_components", "it is the number of features to make")

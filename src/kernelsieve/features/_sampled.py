@@ -87,9 +87,12 @@ class SampledFeatures(FeatureMap):
         self._hold_out(X, seed)
         space = self._choose_space(X, candidates, series, seed)
         size = self._size(space, X, seed)
+        self._adopt(self._some(space, X, size, seed))
+
+    def _some(self, space: Space, X: Source, size: int, seed: int) -> ProductFeatures:
+        """``_choose``; where the kernel is 0 on all rows, the constant, which is then 0, too."""
         chosen = self._choose(space, X, size, seed)
-        # A kernel that is 0 on all rows has no features: the constant, here 0, stands for them.
-        self._adopt(chosen if len(chosen) else space.features(NO_FACTOR, np.ones(1)))
+        return chosen if len(chosen) else space.features(NO_FACTOR, np.ones(1))
 
     def _rows_to_take(self, X: Source, seed: int) -> NDArray[np.int64]:
         """The rows that this fit will look at one by one, so that one pass can bring them all."""
@@ -121,7 +124,7 @@ class SampledFeatures(FeatureMap):
         size = min(int(np.ceil(2.0 * dimension)), largest)
         while size < largest:
             pilot = root_seed(stream(seed, "pilot", size))
-            self._adopt(self._choose(space, X, size, pilot))
+            self._adopt(self._some(space, X, size, pilot))
             if float(self._estimate_spectral_epsilon()) <= self.eps or self.n_components_ < size:
                 break
             size = min(2 * size, largest)

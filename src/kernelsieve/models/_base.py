@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from kernelsieve._memory import check_square
 from kernelsieve._moments import moments
 from kernelsieve._parallel import thread_count
 from kernelsieve._source import ArraySource, Block, Source, as_source, check_source, recoded
-from kernelsieve._validation import FLOATS, canonical_rows, check_count
+from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 
 LARGEST_SCALE_RATIO = 1e3
@@ -44,6 +44,7 @@ class FeatureModel(BaseEstimator):
 
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
+        self._rows_per_block(rows.shape[0])  # says so where block_rows is wrong
         warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
         self.features_ = self._fresh_features(**inherited)
         self.features_.fit(rows)
@@ -53,8 +54,7 @@ class FeatureModel(BaseEstimator):
         if isinstance(X, Source):
             check_source(self, X, reset)
             return X
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
-        return canonical_rows(X)
+        return valid_rows(self, X, reset)
 
     def _valid_rows_and_targets(
         self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, **options: Any
@@ -67,10 +67,8 @@ class FeatureModel(BaseEstimator):
             if X.target_shape is None:
                 raise ValueError("the source has no target: pass y, or name its target column")
             return X
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
-        )
-        return ArraySource(canonical_rows(X), y, checked_weights(sample_weight, X))
+        X, y = valid_rows(self, X, reset, y=y, **options)
+        return ArraySource(X, y, checked_weights(sample_weight, X))
 
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
         """Valid rows with targets that are numbers; ``columns_of`` makes columns of them."""

@@ -224,7 +224,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _refine(self, rows: Source, alpha: float) -> None:
         X = rows.in_memory("refine=True")
-        n, size = rows.shape[0], self._rows_per_block(rows.shape[0])
+        n = rows.shape[0]
+        size = min(n, self._rows_per_block(n))
         # A block of the kernel matrix, and what its exponents were computed in.
         check_matrix(
             2 * size,

@@ -19,7 +19,7 @@ from kernelsieve._random import root_seed
 from kernelsieve._source import Block, Mapped, Source, as_source, recoded
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel, finite, times
+from kernelsieve.models._base import FeatureModel, checked_weights, finite, times
 from kernelsieve.models._linear import NormalEquations
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sampling.keyed import keyed_rows
@@ -212,7 +212,8 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         check_count(self.n_clusters, "n_clusters", "it is the number of clusters")
         rows = without_targets(as_source(self._valid_rows(X, reset=True)))
         if sample_weight is not None:
-            rows = rows.with_targets(None, np.asarray(sample_weight, dtype=np.float64))
+            sample_weight = checked_weights(sample_weight, rows)
+            rows = rows.with_targets(None, sample_weight)
         n = rows.shape[0]
         if n < self.n_clusters:
             raise ValueError(
