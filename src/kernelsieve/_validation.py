@@ -22,7 +22,7 @@ def refuse_dates(X: Any, name: str = "X") -> Any:
     types = [getattr(X, "dtype", None)] if columns is None else list(X.dtypes)
     for i, dtype in enumerate(types):
         temporal = getattr(dtype, "is_temporal", None)  # of polars
-        if getattr(dtype, "kind", "") in "mM" if temporal is None else temporal():
+        if getattr(dtype, "kind", None) in ("m", "M") if temporal is None else temporal():
             where = name if columns is None else f"column {str(columns[i])!r} of {name}"
             raise ValueError(
                 f"{where} holds dates or times ({dtype}): turn them into numbers first, such as "

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed
 from kernelsieve._source import Block, Mapped, Source, as_source, recoded
 from kernelsieve._validation import check_count, check_positive
-from kernelsieve.features import FeatureMap
+from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, times
 from kernelsieve.models._linear import NormalEquations
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -97,7 +97,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
             check_positive(self.alpha, "alpha", "it is the ridge of the way back")
             X = rows.in_memory("fit_inverse_transform=True")
             dense = X.toarray() if hasattr(X, "toarray") else X
-            self.inverse_ = KernelRidge(alpha=self.alpha, n_jobs=self.n_jobs)
+            # As random as the map is, or the way back would be another one every time.
+            features = AdaptiveFeatures(random_state=self.features_.random_state)
+            self.inverse_ = KernelRidge(features, alpha=self.alpha, n_jobs=self.n_jobs)
             self.inverse_.fit(self._project(X), dense)
         return self
 
