@@ -50,16 +50,18 @@ def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
             estimator, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
         )
     X, *y = found if isinstance(found, tuple) else (found,)
+    X = canonical_rows(X)
     if reset:
         check_range(X)
-    return (canonical_rows(X), *y) if y else canonical_rows(X)
+    return (X, *y) if y else X
 
 
 def check_range(X: Any) -> None:
     """Refuse entries whose squares overflow; those of float32 are taken in float64."""
-    if X.dtype != np.float64 or 0 in X.shape:
+    values = X.data if sp.issparse(X) else X
+    if values.dtype != np.float64 or values.size == 0:
         return
-    largest = float(max(X.max(), -X.min()))
+    largest = float(max(values.max(), -values.min()))
     if largest > LARGEST_ENTRY:
         raise ValueError(
             f"X has an entry of size {largest:.3g}, whose square exceeds what float64 can hold: "
