@@ -1,7 +1,7 @@
 """Kill a command at random moments: ``python tests/killing.py --moments 50 -- fit a.csv ...``.
 
 Everything is imported once; every run is a fork of this process, killed by SIGKILL after a random
-part of the time that an undisturbed run took. Prints how many were killed, and how many ended first.
+part of the time that an undisturbed run took. Prints how many were killed, how many ended first.
 """
 
 from __future__ import annotations
