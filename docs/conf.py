@@ -11,8 +11,9 @@ from typing import Any
 
 import kernelsieve
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))  # page.py writes the page of figures
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "benchmarks"))
+import page  # noqa: E402
 
 project = "kernelsieve"
 author = "the kernelsieve developers"
@@ -26,7 +27,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "figures/*.md"]  # figures.md is included in benchmarks.md
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 templates_path = ["_templates"]
 nitpicky = True
@@ -63,6 +64,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "show_memory": False,
+    "write_computation_times": False,  # its page would load scripts from the network
     "min_reported_time": 0,
     "plot_gallery": "True",
     "image_scrapers": ("matplotlib",),
@@ -89,6 +91,11 @@ def _follow_links(app: Any, name: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({file})", f"]({page})")
 
 
+def _write_figures(app: Any) -> None:
+    page.write(HERE / "figures")
+
+
 def setup(app: Any) -> None:
+    app.connect("builder-inited", _write_figures)
     app.connect("autodoc-skip-member", _skip_foreign)
     app.connect("source-read", _follow_links)
