@@ -23,7 +23,7 @@ def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:
     Without compilation (NUMBA_DISABLE_JIT=1) ``plain`` takes their place, so that the loops around
     them can be tested line by line.
     """
-    return (lambda compiled: plain) if config.DISABLE_JIT else intrinsic
+    return (lambda compiled: plain) if getattr(config, "DISABLE_JIT", 0) else intrinsic
 
 
 def require_contiguous(*arrays: Any) -> None:

@@ -63,7 +63,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def transform(self, X: Any) -> Any:
-        """The features of the rows of X, of shape (n, n_components_); of a source another one."""
+        """The features of the rows of X, of shape (n, n_components); of a source another one."""
         check_is_fitted(self)
         if isinstance(X, Source):
             check_source(self, X, reset=False)

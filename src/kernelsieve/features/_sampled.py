@@ -325,7 +325,7 @@ class SampledFeatures(FeatureMap):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names such as "alcohol^2 pH": products of scaled, centred columns.
 
-        For the Gaussian kernel each is also times exp(-|x'|^2 / 2). In a rotated frame the columns
+        For the Gaussian kernel each is also times exp(-‖x'‖^2 / 2). In a rotated frame the columns
         are principal components, pc0, pc1, ...; in the Mercer basis x(k) is the k-th adapted
         function of column x.
         """

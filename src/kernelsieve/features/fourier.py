@@ -42,14 +42,14 @@ class FourierFeatures(FeatureMap):
         Number of features.
     kernel : "gaussian", "laplacian", "matern" or such a Kernel, default "gaussian"
     gamma : "scale", "auto" or float, default "scale"
-        exp(-gamma |x - y|^2), exp(-gamma |x - y|_1), or Matern's kernel (nu = 3/2) with the length
+        exp(-gamma ‖x - y‖^2), exp(-gamma ‖x - y‖_1), or Matern's kernel (nu = 3/2) with the length
         1 / sqrt(2 gamma); "scale" is 1 / (d var(X)).
     alpha : float, default None
         The ridge that the features are for; None takes the model's, or 1. Only
         frequencies="modified" looks at it.
     variant : "cos+sin" or "phase", default "cos+sin"
         A cosine and a sine for every frequency, or one cosine with a random phase. The first takes
-        half the time, and has the lower variance and |z(x)| = 1 (if not "modified").
+        half the time, and has the lower variance and ‖z(x)‖ = 1 (if not "modified").
     frequencies : "plain", "orthogonal", "structured" or "modified", default "plain"
         "plain" draws them independently. "orthogonal" draws blocks of orthogonal ones (Yu et al.,
         2016): lower error, same cost. "structured" ones are orthogonal too, but products of random
@@ -58,13 +58,13 @@ class FourierFeatures(FeatureMap):
         less weight (after Avron et al., 2017): for few columns and a small alpha, where the
         spectral error falls by orders of magnitude, though that of single kernel values does not;
         in many dimensions they become plain ones. All are exactly unbiased. The Laplacian has plain
-        ones only: the others need a kernel of |x - y|.
+        ones only: the others need a kernel of ‖x - y‖.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
 
     Attributes
     ----------
-    frequencies_ : ndarray of shape (n_features_in_, n_frequencies) or StructuredFrequencies
+    frequencies_ : ndarray of shape (d, n_frequencies) or StructuredFrequencies
         In the float type of the rows of ``fit``.
     weights_ : ndarray of shape (n_frequencies,)
         Of each frequency: 1, unless they are modified.

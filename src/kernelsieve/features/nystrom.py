@@ -61,12 +61,12 @@ class NystromFeatures(FeatureMap):
 
     Attributes
     ----------
-    landmarks_ : {ndarray, CSR} of shape (n_components_, d)
+    landmarks_ : {ndarray, CSR} of shape (n_components, d)
         The landmarks in use: without those that the others span to rounding, such as repeated
         points, or all beyond the rank of a polynomial kernel.
-    landmark_indices_ : ndarray of shape (n_components_,) or None
+    landmark_indices_ : ndarray of shape (n_components,) or None
         Their rows in X; None for "kmeans" and for points that were given.
-    whitening_ : ndarray of shape (n_components_, n_components_)
+    whitening_ : ndarray of shape (n_components, n_components)
         Upper triangular T with Z = C T and T T^T = (W + shift I)^-1. The shift is the rounding
         error of X's float type: without it float32 features would be noise.
     n_components_ : int

@@ -130,7 +130,7 @@ class Exponential(_DotProductKernel):
 
 @dataclass(frozen=True)
 class InversePolynomial(_DotProductKernel):
-    """k(x, y) = 1 / (shift - <x, y>), for points with |x|^2 < shift (the paper's example)."""
+    """k(x, y) = 1 / (shift - <x, y>), for points with ‖x‖^2 < shift (the paper's example)."""
 
     shift: float = 2.0
 

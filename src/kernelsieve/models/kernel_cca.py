@@ -23,7 +23,7 @@ from kernelsieve.models._linear import NormalEquations
 class KernelCCA(TransformerMixin, FeatureModel):
     """Regularised kernel CCA: directions in the two feature spaces that correlate most.
 
-    Maximises cov(a, b) over directions with |a's scores|^2 + alpha |a|^2 = 1, and so for b.
+    Maximises cov(a, b) over directions with ‖a's scores‖^2 + alpha ‖a‖^2 = 1, and so for b.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     Attributes
     ----------
     alpha_, gamma_ : float
-        The best ones; gamma_ is None where no gammas were given.
+        The best ones; ``gamma_`` is None where no gammas were given.
     best_rmse_ : float
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
