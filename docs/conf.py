@@ -87,8 +87,8 @@ PAGES = {"../examples/README.rst": "gallery/index.rst", "../benchmarks/README.md
 
 
 def _follow_links(app: Any, name: str, source: list[str]) -> None:
-    for file, page in PAGES.items():
-        source[0] = source[0].replace(f"]({file})", f"]({page})")
+    for file, target in PAGES.items():
+        source[0] = source[0].replace(f"]({file})", f"]({target})")
 
 
 def _write_figures(app: Any) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._memory import check_matrix
 from kernelsieve._random import root_seed, stream
-from kernelsieve._source import Source, as_source
+from kernelsieve._source import ArraySource, Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
 from kernelsieve.features import FeatureMap
@@ -49,8 +49,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         The normal equations at once, or conjugate gradients that never form them. "auto" changes
         over at 8,192 features, and solves on the side of the rows where they are fewer.
     refine : bool, default False
-        Solve the *exact* kernel ridge regression, with the features as a preconditioner. Every
-        iteration evaluates the kernel at all pairs of rows: for up to about 50,000 of them.
+        Solve the *exact* kernel ridge regression, with the features as a preconditioner, which are
+        then chosen without y. Every iteration evaluates the kernel at all pairs of rows: for up to
+        about 50,000 of them. ``NystromFeatures(landmarks="rpcholesky")`` needs fewest iterations.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
@@ -129,7 +130,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         given = self._numeric(X, y, sample_weight)
         self._single_output = given.target_shape == ()
         rows = columns_of(given)
-        self._fit_features(rows, alpha=alpha)
+        # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
+        seen = ArraySource(rows.in_memory("refine=True")) if self.refine else rows
+        self._fit_features(seen, alpha=alpha)
         self._equations = None
         self.solver_ = self._choose_solver(rows.shape[0])
         self.n_iter_, self._solution = 1, None
