@@ -23,6 +23,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.filterwarnings("default::kernelsieve.tables.TableNotice")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_as_printed(
     page: str,
