@@ -54,16 +54,8 @@ def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
     return found
 
 
-def explanation_facts(
-    model: Any,
-    X: Any,
-    y: NDArray[Any],
-    encoder: TableEncoder,
-    trial: Any,
-    test: NDArray[np.int64],
-    seed: int,
-) -> dict[str, Any]:
-    """Facts of the fitted model, and of its trial on rows that this one did not see."""
+def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
+    """What a fitted model is made of, and how well its features stand for the kernel."""
     features = model.features_
     rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
     facts: dict[str, Any] = {
@@ -72,8 +64,7 @@ def explanation_facts(
         "kernel": repr(features.kernel_),
         "alpha": float(model.alpha),
         "features": int(features.n_components_),
-        "columns": column_importances(trial, X[test], y[test], encoder, seed),
-        "monomials": monomial_facts(model, X, encoder, seed),
+        "monomials": monomial_facts(model, X, names, seed),
     }
     return facts | diagnostic_facts(features, X[rows], model.alpha * len(rows) / X.shape[0])
 
@@ -147,9 +138,8 @@ def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(np.square(predicted - y))) / max(np.std(y), 1e-300))
 
 
-def monomial_facts(model: Any, X: Any, encoder: TableEncoder, seed: int) -> dict[str, Any]:
+def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
     """The monomials that matter: of the model, or of a readable stand-in that follows it."""
-    names = encoder.get_feature_names_out()
     rows = np.sort(stream(seed, "stand-in").permutation(X.shape[0])[:STAND_IN_ROWS])
     features = _chosen(model.features_)
     ridge = getattr(model, "ridge_", model)

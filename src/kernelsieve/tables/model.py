@@ -29,7 +29,7 @@ from kernelsieve.features import (
 from kernelsieve.kernels import resolve_kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.facts import explanation_facts, scores
+from kernelsieve.tables.facts import column_importances, explanation_facts, scores
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
 
 METHODS: dict[str, type[FeatureMap]] = {
@@ -157,33 +157,52 @@ class TableModel(BaseEstimator):
         self._check_choices()
         progress("reading")
         table = self._usable(as_table(data))
-        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
-        X = self.encoder_.transform(table)
-        if table.n_rows >= FLOAT32_ROWS:
-            X = X.astype(np.float32)
         y = self._targets(table)
+        X = self._fit_encoder(table)
         seed = root_seed(self.random_state)
-        train, test = self._split(y, seed)
-        self._tune(X[train], y[train], seed, progress)
-        progress("judging")
-        trial = self._fresh(seed).fit(X[train], y[train])
-        facts: dict[str, Any] = {
+        judged = self._judged(table, y, seed, progress)
+        progress("fitting to all rows")
+        self.model_ = self._fresh(seed).fit(X, y)
+        progress("explaining")
+        self.facts_ = {
             "target": self._target(),
             "task": self.task_,
             "rows": table.n_rows,
             "inputs": X.shape[1],
             "sparse": self.encoder_.sparse_,
-            "test rows": len(test),
-            "scores": scores(trial, X[test], y[test], self.task_),
-            "baseline": scores(_Constant(y[train], self.task_), X[test], y[test], self.task_),
+            **judged,
+            **explanation_facts(self.model_, X, self.encoder_.get_feature_names_out(), seed),
+            "seconds": time.perf_counter() - start,
         }
-        progress("fitting to all rows")
-        self.model_ = self._fresh(seed).fit(X, y)
-        progress("explaining")
-        facts |= explanation_facts(self.model_, X, y, self.encoder_, trial, test, seed)
-        facts["seconds"] = time.perf_counter() - start
-        self.facts_ = facts
         return self
+
+    def _fit_encoder(self, table: Table) -> Any:
+        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
+        return _in_float_type(self.encoder_.transform(table), table.n_rows)
+
+    def _judged(
+        self, table: Table, y: NDArray[Any], seed: int, progress: Progress
+    ) -> dict[str, Any]:
+        """Gamma and alpha, and scores of a model that saw nothing of some rows, not even a mean."""
+        train, test = self._split(y, seed)
+        encoder = TableEncoder([*self.drop, self._target()])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableNotice)  # said of the whole table already
+            encoder.fit(table.take(train))
+            X_train, X_test = (
+                _in_float_type(encoder.transform(table.take(rows)), table.n_rows)
+                for rows in (train, test)
+            )
+        self._tune(X_train, y[train], seed, progress)
+        progress("judging")
+        trial = self._fresh(seed).fit(X_train, y[train])
+        constant = _Constant(y[train], self.task_)
+        return {
+            "test rows": len(test),
+            "scores": scores(trial, X_test, y[test], self.task_),
+            "baseline": scores(constant, X_test, y[test], self.task_),
+            "columns": column_importances(trial, X_test, y[test], encoder, seed),
+        }
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
@@ -384,8 +403,7 @@ class TableModel(BaseEstimator):
 
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
-        X = self.encoder_.transform(data)
-        return X.astype(np.float32) if self.facts_["rows"] >= FLOAT32_ROWS else X
+        return _in_float_type(self.encoder_.transform(data), self.facts_["rows"])
 
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)
@@ -467,6 +485,11 @@ def _numeric(y: NDArray[Any], task: str) -> NDArray[np.float64]:
     if task == "regression":
         return y
     return (y[:, None] == np.unique(y)).astype(np.float64)
+
+
+def _in_float_type(X: Any, n_rows: int) -> Any:
+    """float32 for models of many rows: half the memory and time."""
+    return X.astype(np.float32) if n_rows >= FLOAT32_ROWS else X
 
 
 class _Constant:
