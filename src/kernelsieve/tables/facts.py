@@ -229,8 +229,8 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         "Features": f"{facts['features']:,} of {facts['method']}",
         "On unseen rows": scores,
         "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
-        "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows "
-        "(an estimate, not a bound)",
+        "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows, "
+        "alpha scaled (an estimate)",
         "Mass of degrees": _mass_text(facts["degree mass"]),
     }
     return [f"{name + ':':<18}{text}" for name, text in lines.items()]
@@ -245,7 +245,7 @@ def _mass_text(masses: list[float]) -> str:
     if not masses:
         return "the kernel has no Taylor series on these data"
     shown = [f"{degree}: {mass:.0%}" for degree, mass in enumerate(masses) if mass >= 0.005]
-    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
+    return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")
 
 
 def column_lines(facts: dict[str, Any], top: int) -> list[str]:
