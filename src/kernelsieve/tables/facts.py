@@ -229,8 +229,8 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         "Features": f"{facts['features']:,} of {facts['method']}",
         "On unseen rows": scores,
         "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
-        "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows, "
-        "alpha scaled (an estimate)",
+        "Spectral epsilon": f"{facts['spectral epsilon']:.2g}, estimated on "
+        f"{facts['diagnostic rows']:,} rows with alpha scaled",
         "Mass of degrees": _mass_text(facts["degree mass"]),
     }
     return [f"{name + ':':<18}{text}" for name, text in lines.items()]
