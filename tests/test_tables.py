@@ -296,6 +296,14 @@ def test_later_tables_must_fit_the_first(
         encoder.transform(second)
 
 
+def test_numbers_may_come_as_texts() -> None:
+    encoder = TableEncoder().fit({"a": [1.0, 2.0, 4.0]})
+    texts = {"a": np.array(["4", "1.0", None], dtype=object)}
+    with pytest.warns(TableNotice, match="1 missing value"):
+        X = encoder.transform(texts)
+    np.testing.assert_array_equal(X, encoder.transform({"a": [4.0, 1.0, 2.0]}))
+
+
 def test_order_and_further_columns_do_not_matter(fitted: TableModel) -> None:
     new = {k: v for k, v in flats(20, seed=2).items() if k != "rent"}
     turned = {"extra": ["?"] * 20, **dict(reversed(new.items()))}

@@ -219,11 +219,7 @@ class TableEncoder(BaseEstimator):
                 "holds numbers now"
             )
         elif values.dtype.kind == "O":
-            wrong = next(i for i, v in enumerate(values) if v is not None and not _is_number(v))
-            raise TableError(
-                f"{table.where}: column {column.name!r} held numbers when the model was fitted, "
-                f"and has {_short(values[wrong])} in row {wrong + 1}"
-            )
+            values = self._from_texts(table, column.name, values)
         self._refuse_infinite(table, column.name, values)
         missing = np.isnan(values)
         if missing.any():
@@ -237,6 +233,16 @@ class TableEncoder(BaseEstimator):
             values = np.where(missing, column.fill, values)
         with np.errstate(over="ignore"):
             return np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
+
+    def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Numbers that a frame holds as texts."""
+        for row, value in enumerate(values.tolist()):
+            if value is not None and not _is_number(value):
+                raise TableError(
+                    f"{table.where}: column {name!r} held numbers when the model was fitted, and "
+                    f"has {_short(value)} in row {row + 1}"
+                )
+        return np.array([np.nan if value is None else float(value) for value in values.tolist()])
 
     def _places(self, table: Table, column: Levels) -> NDArray[np.int64]:
         """Which 0/1 column every row has; -1 where it has none."""
