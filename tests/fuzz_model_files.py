@@ -339,7 +339,7 @@ def use(path: Path, watch: Watch) -> int:
     if not persistence._estimators.is_fitted(estimator):
         repr(estimator)
         return USED
-    width = estimator.n_features_in_
+    width = getattr(estimator, "n_features_in_", small_models.N_COLUMNS)
     if width > 10**6:  # nobody has such rows
         return USED
     dense = np.linspace(-1.0, 1.0, 3 * width).reshape(3, width)
