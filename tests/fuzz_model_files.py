@@ -20,7 +20,6 @@ import faulthandler
 import hashlib
 import json
 import os
-import resource
 import signal
 import struct
 import sys
@@ -343,7 +342,7 @@ def use(path: Path, watch: Watch) -> int:
     if width > 10**6:  # nobody has such rows
         return USED
     dense = np.linspace(-1.0, 1.0, 3 * width).reshape(3, width)
-    sparse = sp.random_array((3, width), density=0.5, format="csr", rng=np.random.default_rng(0))
+    sparse = sp.csr_array(dense * (np.arange(dense.size).reshape(dense.shape) % 2))
     for X in (dense, dense.astype(np.float32), sparse):
         try:
             small_models.answers(estimator, X)
@@ -361,8 +360,7 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
     """Go through some cases, and tell the outcome of each; die of what must not happen."""
     faulthandler.enable()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    limit = virtual_memory() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    bound_memory()
     watch, path = Watch(), folder / "case.ks"
     for case in range(start, stop):
         path.write_bytes(mutate(np.random.default_rng([seed, case]), files))
@@ -377,10 +375,14 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
         os.write(report, RECORD.pack(case, outcome))
 
 
-def virtual_memory() -> int:
-    """Bytes of address space of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+def bound_memory() -> None:
+    """Let this process have little more address space than it has; on Linux only."""
+    import resource  # not everywhere
+
+    statistics = Path("/proc/self/statm")
+    if statistics.exists():
+        limit = int(statistics.read_text().split()[0]) * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 # --- the parent ----------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from kernelsieve.kernels import Pairwise, Polynomial
 from kernelsieve.persistence import DATA, ModelFileError, _container
 
 TESTS = Path(__file__).parent
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that may be killed")
 
 
 def run_python(code: str, *arguments: str | Path) -> str:
@@ -184,7 +185,7 @@ def test_an_estimator_that_was_not_fitted(name: str, tmp_path: Path) -> None:
 
 
 def test_estimates_are_stored_and_rows_are_not(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).normal(size=(3000, 4))
+    X = np.random.default_rng(0).normal(size=(300, 4))
     features = AdaptiveFeatures(20, random_state=0).fit(X)
     kernelsieve.save(features, tmp_path / "map.ks")
     loaded = kernelsieve.load(tmp_path / "map.ks")
@@ -542,6 +543,22 @@ def drawn(which: int, value: int) -> Edit:
     return edit
 
 
+def more_draws(header: Any, arrays: list[bytes]) -> None:
+    table, key = field(header, "fitted.tree")
+    unused(header, arrays)
+    table[key].append({"array": len(arrays) - 1})
+
+
+def retyped(path: str, dtype: str) -> Edit:
+    """The same bytes as numbers of another type."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, path)
+        header["arrays"][table[key]["array"]]["dtype"] = dtype
+
+    return edit
+
+
 def text(path: str, content: bytes) -> Edit:
     """Other bytes in place of the first ones of some texts."""
 
@@ -670,8 +687,10 @@ HARMFUL: list[tuple[str, Edit, str]] = [
         put("fitted.kernel", {"object": "Polynomial", "fields": {"degree": 10**9}}),
         "degree is 1000000000",
     ),
-    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e-200), "no number from"),
-    ("Nystrom, leverage", put("fitted.kernel.length_scale", 0.0), "no number from"),
+    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e301), "no number from"),
+    ("Nystrom, leverage", put("fitted.kernel.length_scale", 1e-200), "no number from"),
+    ("ridge", retyped("fitted.coefficients", "<i8"), "has the type int64"),
+    ("oblivious", more_draws, "too many draws"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "sigmoid"), "none of"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "cosine"), "does not take"),
     (ADAPTIVE, put("fitted.products.frame.scale", 1e200), "no number from"),
@@ -857,6 +876,17 @@ def test_harmful_headers_are_refused(text: bytes, message: str, tmp_path: Path) 
     assert message in refusal(path)
 
 
+def test_objects_in_objects_are_refused_when_there_are_too_many(tmp_path: Path) -> None:
+    encoder = {"object": "Encoder", "fields": {"columns": [], "means": []}}
+    model: Any = encoder
+    for _ in range(200):
+        model = {"object": "Chain", "fields": {"encoder": encoder, "model": model}}
+    about = {"table": {}}
+    text = json.dumps({"versions": about, "about": about, "model": model, "arrays": []})
+    (tmp_path / "model.ks").write_bytes(fuzz.put_together(text.encode(), []))
+    assert "is nested too deeply" in refusal(tmp_path / "model.ks")
+
+
 def test_nesting_that_json_allows_is_refused(good: Path) -> None:
     nested: Any = []
     for _ in range(200):
@@ -928,6 +958,7 @@ def test_loading_runs_imports_and_opens_nothing(files: dict[str, Path]) -> None:
     assert "exec" in control
 
 
+@needs_fork
 def test_some_mutated_files(tmp_path: Path) -> None:
     done = subprocess.run(
         [
@@ -963,6 +994,7 @@ print("code", fuzz.main())
 """
 
 
+@needs_fork
 @pytest.mark.slow
 def test_the_fuzz_command_finds_planted_faults(tmp_path: Path) -> None:
     """Without the checks of indices some files crash, and the command says so."""
@@ -1006,7 +1038,7 @@ print(unfinished())
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_killed_save_leaves_a_good_file(tmp_path: Path) -> None:
     unfinished = int(run_python(KILLER, tmp_path / "model.ks", "50"))
     assert unfinished >= 5  # as many were killed while they wrote: otherwise it shows nothing
@@ -1034,6 +1066,7 @@ def test_layouts_of_memory_come_back(tmp_path: Path) -> None:
         "big": np.arange(6, dtype=">i4"),
         "empty": np.empty((0, 3)),
         "truth": np.array([True, False]),
+        "mapped": np.memmap(tmp_path / "numbers", dtype=np.float32, mode="w+", shape=(3,)),
     }
     kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=arrays)
     found = persistence.read(tmp_path / "model.ks").about
