@@ -45,7 +45,7 @@ from kernelsieve.persistence import _container
 MEMORY = 2**30  # bytes beyond what the process has before
 SECONDS = 10.0  # of processor time for one case
 WALL = 600  # seconds without any case done: something waits for ever
-RECORD = struct.Struct("<qB")
+RECORD = struct.Struct("<qBB")  # the case, its outcome, and whether its checksum was right
 OUTCOMES = ("refused", "used", "refused at use", "failed")
 REFUSED, USED, REFUSED_AT_USE, FAILED = range(len(OUTCOMES))
 FORBIDDEN = (
@@ -363,7 +363,8 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
     bound_memory()
     watch, path = Watch(), folder / "case.ks"
     for case in range(start, stop):
-        path.write_bytes(mutate(np.random.default_rng([seed, case]), files))
+        data = mutate(np.random.default_rng([seed, case]), files)
+        path.write_bytes(data)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             outcome = use(path, watch)
@@ -372,7 +373,7 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
             traceback.print_exc(limit=-6)
             outcome = FAILED
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        os.write(report, RECORD.pack(case, outcome))
+        os.write(report, RECORD.pack(case, outcome, with_checksum(data) == data))
 
 
 def bound_memory() -> None:
@@ -383,6 +384,13 @@ def bound_memory() -> None:
     if statistics.exists():
         limit = int(statistics.read_text().split()[0]) * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def peak_memory() -> int:
+    """Megabytes that the largest worker had, on Linux."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
 
 
 # --- the parent ----------------------------------------------------------------------------------
@@ -431,8 +439,9 @@ def _run_worker(
     following = start
     with os.fdopen(ours, "rb") as reports:
         while record := _next_record(reports, child):
-            case, outcome = RECORD.unpack(record)
+            case, outcome, right = RECORD.unpack(record)
             counts[OUTCOMES[outcome]] += 1
+            counts["with a right checksum"] += right
             following = case + 1
             if outcome == FAILED:
                 _keep(files, seed, case, keep)
@@ -488,6 +497,7 @@ def main() -> int:
     print(f"{len(files)} good files, {sum(len(parts.data) for parts in files):,} bytes", flush=True)
     counts = run(files, options.cases, options.seed, options.keep, lambda x: print(x, flush=True))
     bad = sum(counts[name] for name in ("failed", "crashed", "hung"))
+    print(f"no worker took more than {peak_memory():,} MB, models and compiled code included")
     print(
         f"{options.cases:,} mutated model files: {bad} bad" + (f", see {options.keep}" * bool(bad))
     )

@@ -1078,6 +1078,25 @@ def test_layouts_of_memory_come_back(tmp_path: Path) -> None:
     assert found["strided"].flags.f_contiguous
 
 
+def test_landmarks_whose_columns_are_out_of_order(tmp_path: Path) -> None:
+    landmarks = sp.csr_array(
+        (np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 4)
+    )
+    features = NystromFeatures(landmarks=landmarks).fit(small_models.sparse_rows())
+    kernelsieve.save(features, tmp_path / "map.ks")
+    loaded = kernelsieve.load(tmp_path / "map.ks")
+    assert np.array_equal(loaded.landmarks.toarray(), landmarks.toarray())
+    assert said(loaded) == said(features)
+    assert landmarks.indices.tolist() == [2, 0, 1]  # the user's own array
+
+
+def test_data_without_end(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ModelFileError, match="nested too deeply"):
+        kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about={"a": endless})
+
+
 def test_a_kernel_with_parameters_of_its_own(tmp_path: Path) -> None:
     features = NystromFeatures(5, kernel=Polynomial(4, np.float32(0.5), 2), random_state=0)
     features.fit(small_models.rows())
