@@ -543,6 +543,16 @@ def drawn(which: int, value: int) -> Edit:
     return edit
 
 
+def scikit_learn(name: str, value: Any) -> Edit:
+    """Another parameter of a kernel that scikit-learn computes."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.kernel.parameters")
+        table[key]["table"][name] = value
+
+    return edit
+
+
 def more_draws(header: Any, arrays: list[bytes]) -> None:
     table, key = field(header, "fitted.tree")
     unused(header, arrays)
@@ -693,6 +703,9 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("oblivious", more_draws, "too many draws"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "sigmoid"), "none of"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "cosine"), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("degree", 2**63), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("degree", None), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("n_jobs", 1), "does not take"),
     (ADAPTIVE, put("fitted.products.frame.scale", 1e200), "no number from"),
     # What does not belong there.
     ("ridge", put("fitted.features", {"object": "KernelRidge", "fields": {}}), "no place there"),

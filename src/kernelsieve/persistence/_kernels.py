@@ -88,14 +88,16 @@ def _pairwise(read: Fields) -> Pairwise:
     if not (
         isinstance(parameters, dict)
         and parameters.keys() <= METRICS[metric]
-        and all(value is None or _is_number(value) for value in parameters.values())
+        and all(_is_number(value, name == "gamma") for name, value in parameters.items())
     ):
         wrong(read.where, f"has parameters that {metric!r} does not take")
     return Pairwise(metric, parameters)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST
+def _is_number(value: Any, or_none: bool) -> bool:
+    if type(value) is int:
+        return abs(value) <= 2**53  # numpy makes objects of larger ones
+    return (value is None and or_none) or (type(value) is float and abs(value) <= LARGEST)
 
 
 def _pack_numbers(*names: str) -> Callable[[Any, str], dict[str, Any]]:
