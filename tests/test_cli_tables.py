@@ -200,3 +200,32 @@ def test_ctrl_c_leaves_the_old_file(tmp_path: Path) -> None:
     assert process.returncode in (130, -signal.SIGINT)  # the latter while Python still imports
     assert Path("model.ks").read_bytes() == before
     assert sorted(os.listdir()) == ["flats.csv", "model.ks"]
+
+
+def kill(moments: int, *command: str) -> str:
+    """What tests/killing.py says."""
+    script = Path(__file__).with_name("killing.py")
+    line = [sys.executable, str(script), "--moments", str(moments), "--", *command]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+FIT = ["fit", "flats.csv", "--target", "rent", *QUICK, "--threads", "1", "-o", "model.ks"]
+BENCH = [
+    "bench", "diabetes", "--methods", "linear,fourier", "--features", "20", "--seeds", "2",
+    "--threads", "1", "--out", "results", "--fresh",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
+def test_a_killed_command_leaves_whole_files(command: list[str]) -> None:
+    assert "all files whole" in kill(4, *command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
+def test_50_kills_leave_whole_files(command: list[str]) -> None:
+    said = kill(50, *command)
+    assert int(said.split()[0]) >= 25

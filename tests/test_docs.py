@@ -1,25 +1,61 @@
-"""The Python in the pages runs as it is printed."""
+"""The Python and the commands in the pages run as they are printed."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from kernelsieve.cli import main
+
 ROOT = Path(__file__).parents[1]
+NEEDS_NETWORK = ("python3 -m venv", ". .venv", "pip install")  # run by .ci/newcomer
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/models.md", "docs/model-files.md"])
-def test_the_python_of_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+PAGES = [
+    "README.md",
+    "docs/getting-started.md",
+    "docs/model-files.md",
+    "docs/models.md",
+    "docs/sparse-data.md",
+]
+
+
+@pytest.mark.filterwarnings("default::kernelsieve.tables.TableNotice")
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_as_printed(
+    page: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    blocks = re.findall(r"```(python|shell)\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
-    code = "\n".join(blocks)
-    exec(compile(code, page, "exec"), {})
+    names: dict[str, object] = {}
+    for kind, block in blocks:
+        if kind == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            for line in block.splitlines():
+                run_command(line)
     printed = capsys.readouterr().out.splitlines()
-    for expected in re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE):
+    for expected in re.findall(r"^print\(.*\)  # (.*)$", text, flags=re.MULTILINE):
         assert expected in printed
+
+
+def run_command(line: str) -> None:
+    """A line of a shell block: ours is run here, those that need the network are not."""
+    if line.startswith(NEEDS_NETWORK):
+        return
+    program, *arguments = shlex.split(line)
+    assert program == "kernelsieve", line
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0, line
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ HELPERS = (
     "_files",
     "_progress",
     "_random",
+    "_memory",
     "_linalg",
     "_parallel",
     "_validation",

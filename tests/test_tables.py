@@ -396,11 +396,7 @@ WRONG_TARGETS = {
     "none": (None, {}, "say which column to predict .--target., one of size, town"),
     "absent": ("prize", {}, "has no column 'prize': it has size, town, built, rent"),
     "text for regression": ("town", {"task": "regression"}, "'town' is text .'Bonn'."),
-    "too many classes": (
-        "rent",
-        {"task": "classification"},
-        "has 240 different values, and at most",
-    ),
+    "no classes": ("rent", {"task": "classification"}, "and classes are texts or whole numbers"),
     "dropped": ("rent", {"drop": ["rent"]}, "'rent' is the target: it cannot be dropped too"),
 }
 
@@ -417,8 +413,29 @@ def test_few_rows_constant_and_infinite_targets() -> None:
     table = flats()
     with pytest.raises(TableError, match=r"is 5\.0 everywhere"):
         small().fit(table | {"rent": np.full(N_ROWS, 5.0)})
+    with pytest.raises(TableError, match=r"the target .rent. reaches 1e[+]300"):
+        small().fit(table | {"rent": 1e300 * np.linspace(0, 1, N_ROWS)})
     with pytest.raises(TableError, match="the target 'rent' is inf in a row"):
         small().fit(table | {"rent": np.where(np.arange(N_ROWS) == 3, np.inf, 1.0)})
+
+
+def test_classes_have_a_limit() -> None:
+    table = flats() | {"number": np.arange(float(N_ROWS))}
+    with pytest.raises(TableError, match="has 240 different values, and at most 100 classes"):
+        small("number", task="classification").fit(table)
+
+
+def test_two_values_that_are_no_labels_are_numbers() -> None:
+    table = flats()
+    assert small("half").fit(table | {"half": np.where(table["size"] > 80, 0.5, 1.5)}).task_ == (
+        "regression"
+    )
+
+
+def test_gamma_by_name_and_alpha_by_cross_validation() -> None:
+    model = small(gamma="auto", alpha="cv").fit(flats())
+    assert model.gamma_ == "auto"
+    assert model.facts_["scores"]["R2"] > 0.9
 
 
 @pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")

@@ -321,7 +321,10 @@ def _load(path: Path, strict: bool) -> TableModel:
     from kernelsieve.persistence import load
     from kernelsieve.tables import TableModel
 
-    model = load(path)
+    try:
+        model = load(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: 'kernelsieve fit' writes models") from None
     if not isinstance(model, TableModel) or not hasattr(model, "facts_"):
         raise UserError(
             f"{path} holds a {type(model).__name__}, and not what 'kernelsieve fit' writes: use "

@@ -20,7 +20,7 @@ class _DaskMap(OnDask):
         return super().fit(X, y)  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
-        """The features: of a Dask collection a lazy Dask array of shape (n, n_components_)."""
+        """The features: of a Dask collection a lazy Dask array of shape (n, n_components)."""
         if is_dask(X):
             return self._lazily("transform", X, self.n_components_)
         return super().transform(X)  # type: ignore[misc]

@@ -153,7 +153,7 @@ _REGISTRY = {entry.name: entry for entry in _ENTRIES}
 
 
 def names() -> list[str]:
-    """The names that :func:`load` knows; those that need no file come first.
+    """The names that ``load`` knows; those that need no file come first.
 
     Examples
     --------

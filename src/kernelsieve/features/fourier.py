@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_matrix
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
@@ -27,6 +28,7 @@ from kernelsieve.sampling.frequencies import (
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
 BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
+STRUCTURED_ENTRIES = 12  # numbers that stand for one structured frequency
 PANEL = 1024  # frequencies at a time
 ANGLES = 2**19  # at a time: they stay in the cache until their cosines are written
 
@@ -40,14 +42,14 @@ class FourierFeatures(FeatureMap):
         Number of features.
     kernel : "gaussian", "laplacian", "matern" or such a Kernel, default "gaussian"
     gamma : "scale", "auto" or float, default "scale"
-        exp(-gamma |x - y|^2), exp(-gamma |x - y|_1), or Matern's kernel (nu = 3/2) with the length
+        exp(-gamma ‖x - y‖^2), exp(-gamma ‖x - y‖_1), or Matern's kernel (nu = 3/2) with the length
         1 / sqrt(2 gamma); "scale" is 1 / (d var(X)).
     alpha : float, default None
         The ridge that the features are for; None takes the model's, or 1. Only
         frequencies="modified" looks at it.
     variant : "cos+sin" or "phase", default "cos+sin"
         A cosine and a sine for every frequency, or one cosine with a random phase. The first takes
-        half the time, and has the lower variance and |z(x)| = 1 (if not "modified").
+        half the time, and has the lower variance and ‖z(x)‖ = 1 (if not "modified").
     frequencies : "plain", "orthogonal", "structured" or "modified", default "plain"
         "plain" draws them independently. "orthogonal" draws blocks of orthogonal ones (Yu et al.,
         2016): lower error, same cost. "structured" ones are orthogonal too, but products of random
@@ -56,13 +58,13 @@ class FourierFeatures(FeatureMap):
         less weight (after Avron et al., 2017): for few columns and a small alpha, where the
         spectral error falls by orders of magnitude, though that of single kernel values does not;
         in many dimensions they become plain ones. All are exactly unbiased. The Laplacian has plain
-        ones only: the others need a kernel of |x - y|.
+        ones only: the others need a kernel of ‖x - y‖.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
 
     Attributes
     ----------
-    frequencies_ : ndarray of shape (n_features_in_, n_frequencies) or StructuredFrequencies
+    frequencies_ : ndarray of shape (d, n_frequencies) or StructuredFrequencies
         In the float type of the rows of ``fit``.
     weights_ : ndarray of shape (n_frequencies,)
         Of each frequency: 1, unless they are modified.
@@ -110,6 +112,7 @@ class FourierFeatures(FeatureMap):
         # An odd number of features leaves one frequency without its sine: it gets a phase.
         pairs = self.n_components_ // 2 if self.variant == "cos+sin" else 0
         singles = self.n_components_ - 2 * pairs
+        self._check_frequencies(X.shape[1], pairs + singles)
         frequencies, self.weights_ = self._draw(X, pairs + singles, stream(seed, "frequencies"))
         if isinstance(frequencies, np.ndarray):  # Cauchy variables may exceed float32
             frequencies.clip(*_range(X.dtype), out=frequencies)
@@ -139,6 +142,19 @@ class FourierFeatures(FeatureMap):
         alpha = 1.0 if self.alpha is None else self.alpha
         check_positive(alpha, "alpha", "it is added to the kernel's diagonal")
         return modified_frequencies(kernel, _sides(X), X.shape[0], alpha, count, rng)
+
+    def _check_frequencies(self, n_features: int, count: int) -> None:
+        """Refuse tables that do not fit, before they are drawn in float64."""
+        structured = self.frequencies == "structured"
+        width = STRUCTURED_ENTRIES if structured else n_features
+        check_matrix(
+            width,
+            count,
+            np.float64,
+            f"a table of {count:,} frequencies of {n_features:,} columns",
+            "at most {fits} would fit: lower n_components"
+            + ("" if structured else ", or use frequencies='structured'"),
+        )
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         frequencies = self.frequencies_.astype(X.dtype, copy=False)

@@ -51,7 +51,7 @@ class RowNormFeatures(SampledFeatures):
     ----------
     monomials_ : list of tuple
         The multiset of coordinates of every feature.
-    weights_ : ndarray of shape (n_components_,)
+    weights_ : ndarray of shape (n_components,)
     truncation_degree_ : int or None
         The degree of the truncated Taylor series; None for the Mercer basis.
     statistical_dimension_, spectral_epsilon_ : Estimate

@@ -19,7 +19,7 @@ from kernelsieve.kernels.base import Kernel, SeriesKernel
 
 @dataclass(frozen=True)
 class Gaussian(SeriesKernel):
-    """k(x, y) = exp(-gamma |x - y|^2); the paper's kernel is gamma = 1/2."""
+    """k(x, y) = exp(-gamma ‖x - y‖^2); the paper's kernel is gamma = 1/2."""
 
     gamma: float = 1.0
 
@@ -61,7 +61,7 @@ class Gaussian(SeriesKernel):
 
 @dataclass(frozen=True)
 class Laplacian(Kernel):
-    """k(x, y) = exp(-gamma |x - y|_1). Exact only: it has no Taylor series in <x, y>."""
+    """k(x, y) = exp(-gamma ‖x - y‖_1). Exact only: it has no Taylor series in <x, y>."""
 
     gamma: float = 1.0
 
@@ -78,7 +78,7 @@ class Laplacian(Kernel):
 
 @dataclass(frozen=True)
 class Matern(Kernel):
-    """The Matern kernel of smoothness ``nu`` at distance |x - y| / length_scale. Exact only."""
+    """The Matern kernel of smoothness ``nu`` at distance ‖x - y‖ / length_scale. Exact only."""
 
     length_scale: float = 1.0
     nu: float = 1.5

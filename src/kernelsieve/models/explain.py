@@ -26,8 +26,8 @@ class Explanation:
     names : ndarray of str
     coefficients : ndarray of shape (n_features,)
     importances : ndarray of shape (n_features,)
-        |coefficient| (over all outputs) times the standard deviation of the feature: what it moves
-        predictions by.
+        The absolute coefficient (over all outputs) times the standard deviation of the feature:
+        what it moves predictions by.
     note : str
         What the names leave unsaid.
     """

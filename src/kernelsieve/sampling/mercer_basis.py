@@ -67,12 +67,13 @@ class CoordinateBasis:
 def adapted_basis(counts: NDArray[np.int64], low: float, high: float) -> CoordinateBasis:
     """The basis adapted to a coordinate in [low, high], given as a histogram of equal cells."""
     largest = max(abs(low), abs(high))
-    J = int(np.ceil(largest**2 + 8.0 * largest + 30.0))
-    if J > MAX_ORDERS:
+    needed = largest * largest + 8.0 * largest + 30.0
+    if needed > MAX_ORDERS:
         raise SeriesTooLongError(
             f"a scaled coordinate reaches {largest:.4g}, too far for the Mercer basis: clip "
             "outliers, use a smaller gamma, or NystromFeatures"
         )
+    J = int(np.ceil(needed))
     middles = low + (high - low) * (np.arange(len(counts)) + 0.5) / len(counts)
     # A little weight everywhere: new rows, too, must find few orders enough.
     weights = (1.0 - EVERYWHERE) * counts / counts.sum() + EVERYWHERE / len(counts)

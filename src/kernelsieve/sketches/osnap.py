@@ -26,7 +26,7 @@ class OSNAP:
         Coordinates in and out.
     sparsity : int, default 1
         Nonzeros in a column of the matrix, each +-1/sqrt(sparsity), one in each of as many ranges
-        of buckets. E|Sx|^2 = |x|^2 and Var|Sx|^2 <= 2 |x|^4 / size where the ranges are equal.
+        of buckets. E‖Sx‖^2 = ‖x‖^2 and Var‖Sx‖^2 <= 2 ‖x‖^4 / size where the ranges are equal.
 
     Examples
     --------

@@ -37,9 +37,12 @@ def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
     """RMSE and R2, or accuracy and area under the ROC curve, log loss where it is no curve."""
     predicted = model.predict(X)
     if task == "regression":
-        error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
-        spread = float(np.std(y))
-        r2 = 1.0 - (error / spread) ** 2 if spread > 0 else float("nan")
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a table to predict may hold any number there
+            error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
+            spread = float(np.std(y))
+        r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
         return {"RMSE": error, "R2": r2}
     found = {"accuracy": float(np.mean(predicted == y))}
     chances = model.predict_proba(X)
@@ -51,16 +54,8 @@ def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
     return found
 
 
-def explanation_facts(
-    model: Any,
-    X: Any,
-    y: NDArray[Any],
-    encoder: TableEncoder,
-    trial: Any,
-    test: NDArray[np.int64],
-    seed: int,
-) -> dict[str, Any]:
-    """Facts of the fitted model, and of its trial on rows that this one did not see."""
+def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
+    """What a fitted model is made of, and how well its features stand for the kernel."""
     features = model.features_
     rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
     facts: dict[str, Any] = {
@@ -69,8 +64,7 @@ def explanation_facts(
         "kernel": repr(features.kernel_),
         "alpha": float(model.alpha),
         "features": int(features.n_components_),
-        "columns": column_importances(trial, X[test], y[test], encoder, seed),
-        "monomials": monomial_facts(model, X, encoder, seed),
+        "monomials": monomial_facts(model, X, names, seed),
     }
     return facts | diagnostic_facts(features, X[rows], model.alpha * len(rows) / X.shape[0])
 
@@ -144,9 +138,8 @@ def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(np.square(predicted - y))) / max(np.std(y), 1e-300))
 
 
-def monomial_facts(model: Any, X: Any, encoder: TableEncoder, seed: int) -> dict[str, Any]:
+def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
     """The monomials that matter: of the model, or of a readable stand-in that follows it."""
-    names = encoder.get_feature_names_out()
     rows = np.sort(stream(seed, "stand-in").permutation(X.shape[0])[:STAND_IN_ROWS])
     features = _chosen(model.features_)
     ridge = getattr(model, "ridge_", model)
@@ -236,8 +229,8 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         "Features": f"{facts['features']:,} of {facts['method']}",
         "On unseen rows": scores,
         "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
-        "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows "
-        "(an estimate, not a bound)",
+        "Spectral epsilon": f"{facts['spectral epsilon']:.2g}, estimated on "
+        f"{facts['diagnostic rows']:,} rows with alpha scaled",
         "Mass of degrees": _mass_text(facts["degree mass"]),
     }
     return [f"{name + ':':<18}{text}" for name, text in lines.items()]
@@ -252,7 +245,7 @@ def _mass_text(masses: list[float]) -> str:
     if not masses:
         return "the kernel has no Taylor series on these data"
     shown = [f"{degree}: {mass:.0%}" for degree, mass in enumerate(masses) if mass >= 0.005]
-    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
+    return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")
 
 
 def column_lines(facts: dict[str, Any], top: int) -> list[str]:

@@ -29,7 +29,7 @@ from kernelsieve.features import (
 from kernelsieve.kernels import resolve_kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.facts import explanation_facts, scores
+from kernelsieve.tables.facts import column_importances, explanation_facts, scores
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
 
 METHODS: dict[str, type[FeatureMap]] = {
@@ -46,6 +46,7 @@ READABLE = ("adaptive", "row-norm")
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
 MOST_CLASSES = 100
+LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
 # The search for gamma (in units of "scale") and alpha is bounded, whatever the number of rows.
@@ -156,33 +157,52 @@ class TableModel(BaseEstimator):
         self._check_choices()
         progress("reading")
         table = self._usable(as_table(data))
-        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
-        X = self.encoder_.transform(table)
-        if table.n_rows >= FLOAT32_ROWS:
-            X = X.astype(np.float32)
         y = self._targets(table)
+        X = self._fit_encoder(table)
         seed = root_seed(self.random_state)
-        train, test = self._split(y, seed)
-        self._tune(X[train], y[train], seed, progress)
-        progress("judging")
-        trial = self._fresh(seed).fit(X[train], y[train])
-        facts: dict[str, Any] = {
+        judged = self._judged(table, y, seed, progress)
+        progress("fitting to all rows")
+        self.model_ = self._fresh(seed).fit(X, y)
+        progress("explaining")
+        self.facts_ = {
             "target": self._target(),
             "task": self.task_,
             "rows": table.n_rows,
             "inputs": X.shape[1],
             "sparse": self.encoder_.sparse_,
-            "test rows": len(test),
-            "scores": scores(trial, X[test], y[test], self.task_),
-            "baseline": scores(_Constant(y[train], self.task_), X[test], y[test], self.task_),
+            **judged,
+            **explanation_facts(self.model_, X, self.encoder_.get_feature_names_out(), seed),
+            "seconds": time.perf_counter() - start,
         }
-        progress("fitting to all rows")
-        self.model_ = self._fresh(seed).fit(X, y)
-        progress("explaining")
-        facts |= explanation_facts(self.model_, X, y, self.encoder_, trial, test, seed)
-        facts["seconds"] = time.perf_counter() - start
-        self.facts_ = facts
         return self
+
+    def _fit_encoder(self, table: Table) -> Any:
+        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
+        return _in_float_type(self.encoder_.transform(table), table.n_rows)
+
+    def _judged(
+        self, table: Table, y: NDArray[Any], seed: int, progress: Progress
+    ) -> dict[str, Any]:
+        """Gamma and alpha, and scores of a model that saw nothing of some rows, not even a mean."""
+        train, test = self._split(y, seed)
+        encoder = TableEncoder([*self.drop, self._target()])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableNotice)  # said of the whole table already
+            encoder.fit(table.take(train))
+            X_train, X_test = (
+                _in_float_type(encoder.transform(table.take(rows)), table.n_rows)
+                for rows in (train, test)
+            )
+        self._tune(X_train, y[train], seed, progress)
+        progress("judging")
+        trial = self._fresh(seed).fit(X_train, y[train])
+        constant = _Constant(y[train], self.task_)
+        return {
+            "test rows": len(test),
+            "scores": scores(trial, X_test, y[test], self.task_),
+            "baseline": scores(constant, X_test, y[test], self.task_),
+            "columns": column_importances(trial, X_test, y[test], encoder, seed),
+        }
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
@@ -232,8 +252,15 @@ class TableModel(BaseEstimator):
         levels = np.unique(values if numeric else values.astype(str))
         if len(levels) < 2:
             raise TableError(f"{table.where}: the target {name!r} is {levels[0]} everywhere")
+        if numeric and np.abs(levels).max() > LARGEST_TARGET:
+            raise TableError(
+                f"{table.where}: the target {name!r} reaches {np.abs(levels).max():.3g}, and "
+                f"squares of errors would leave the float range: use other units"
+            )
+        are_labels = not numeric or bool((levels == np.round(levels)).all())
         if self.task == "auto":
-            self.task_ = "classification" if not numeric or len(levels) == 2 else "regression"
+            few = not numeric or len(levels) == 2
+            self.task_ = "classification" if few and are_labels else "regression"
         else:
             self.task_ = self.task
         if self.task_ == "regression":
@@ -243,6 +270,12 @@ class TableModel(BaseEstimator):
                     "regression needs numbers"
                 )
             return values
+        if not are_labels or (numeric and np.abs(levels).max() > LARGEST_LABEL):
+            raise TableError(
+                f"{table.where}: the target {name!r} has values such as "
+                f"{levels[np.abs(levels).argmax()]:g}, and classes are texts or whole numbers: use "
+                "regression, or write them as texts"
+            )
         if len(levels) > MOST_CLASSES:
             raise TableError(
                 f"{table.where}: the target {name!r} has {len(levels):,} different values, and at "
@@ -279,16 +312,17 @@ class TableModel(BaseEstimator):
             landmarks = NystromFeatures(
                 min(TUNING_LANDMARKS, len(targets)),
                 kernel=self.kernel,
+                gamma=gammas[0],
                 landmarks="uniform",
                 random_state=seed,
                 n_jobs=self.n_jobs,
                 **self._shape(),
             )
-            known = None if gammas == ["scale"] else gammas
-            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=known, n_jobs=self.n_jobs)
+            several = gammas if len(gammas) > 1 else None
+            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=several, n_jobs=self.n_jobs)
             search.fit(X, targets)
             self.alpha_ = search.alpha_
-            self.gamma_ = "scale" if search.gamma_ is None else search.gamma_
+            self.gamma_ = gammas[0] if search.gamma_ is None else search.gamma_
         else:
             self.alpha_, self.gamma_ = float(alphas[0]), gammas[0]
 
@@ -369,8 +403,7 @@ class TableModel(BaseEstimator):
 
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
-        X = self.encoder_.transform(data)
-        return X.astype(np.float32) if self.facts_["rows"] >= FLOAT32_ROWS else X
+        return _in_float_type(self.encoder_.transform(data), self.facts_["rows"])
 
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)
@@ -452,6 +485,11 @@ def _numeric(y: NDArray[Any], task: str) -> NDArray[np.float64]:
     if task == "regression":
         return y
     return (y[:, None] == np.unique(y)).astype(np.float64)
+
+
+def _in_float_type(X: Any, n_rows: int) -> Any:
+    """float32 for models of many rows: half the memory and time."""
+    return X.astype(np.float32) if n_rows >= FLOAT32_ROWS else X
 
 
 class _Constant:

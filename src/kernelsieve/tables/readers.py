@@ -37,7 +37,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     path : path
         ``.csv``, ``.tsv`` or ``.txt`` with a header line (comma, semicolon or tab between the
         columns; also ``.gz``), ``.parquet``, ``.arrow`` or ``.feather``, ``.npz`` (an array X and
-        perhaps names of its columns and y, or a sparse matrix of scipy), ``.svm``, ``.libsvm`` or ``.svmlight``.
+        perhaps names of its columns and y, or a sparse matrix of scipy), ``.svm``, ``.libsvm`` or
+        ``.svmlight``.
 
     Examples
     --------

@@ -1,0 +1,19 @@
+"""A few cases of the fuzz commands; CONTRIBUTING.md has the lines that run many more."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import fuzz_command_line
+import pytest
+
+
+def test_random_use_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        counts = fuzz_command_line.run(60, 1, seed=11, keep=tmp_path)
+    assert counts["WRONG"] == 0, capsys.readouterr().out
+    assert counts["fit: done"] > 2
+    assert counts["predict: done"] > 2
