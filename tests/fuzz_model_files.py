@@ -20,7 +20,6 @@ import faulthandler
 import hashlib
 import json
 import os
-import resource
 import signal
 import struct
 import sys
@@ -46,7 +45,7 @@ from kernelsieve.persistence import _container
 MEMORY = 2**30  # bytes beyond what the process has before
 SECONDS = 10.0  # of processor time for one case
 WALL = 600  # seconds without any case done: something waits for ever
-RECORD = struct.Struct("<qB")
+RECORD = struct.Struct("<qBB")  # the case, its outcome, and whether its checksum was right
 OUTCOMES = ("refused", "used", "refused at use", "failed")
 REFUSED, USED, REFUSED_AT_USE, FAILED = range(len(OUTCOMES))
 FORBIDDEN = (
@@ -339,11 +338,11 @@ def use(path: Path, watch: Watch) -> int:
     if not persistence._estimators.is_fitted(estimator):
         repr(estimator)
         return USED
-    width = estimator.n_features_in_
+    width = getattr(estimator, "n_features_in_", small_models.N_COLUMNS)
     if width > 10**6:  # nobody has such rows
         return USED
     dense = np.linspace(-1.0, 1.0, 3 * width).reshape(3, width)
-    sparse = sp.random_array((3, width), density=0.5, format="csr", rng=np.random.default_rng(0))
+    sparse = sp.csr_array(dense * (np.arange(dense.size).reshape(dense.shape) % 2))
     for X in (dense, dense.astype(np.float32), sparse):
         try:
             small_models.answers(estimator, X)
@@ -361,11 +360,11 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
     """Go through some cases, and tell the outcome of each; die of what must not happen."""
     faulthandler.enable()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    limit = virtual_memory() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    bound_memory()
     watch, path = Watch(), folder / "case.ks"
     for case in range(start, stop):
-        path.write_bytes(mutate(np.random.default_rng([seed, case]), files))
+        data = mutate(np.random.default_rng([seed, case]), files)
+        path.write_bytes(data)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             outcome = use(path, watch)
@@ -374,13 +373,24 @@ def worker(files: list[Parts], seed: int, start: int, stop: int, folder: Path, r
             traceback.print_exc(limit=-6)
             outcome = FAILED
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        os.write(report, RECORD.pack(case, outcome))
+        os.write(report, RECORD.pack(case, outcome, with_checksum(data) == data))
 
 
-def virtual_memory() -> int:
-    """Bytes of address space of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+def bound_memory() -> None:
+    """Let this process have little more address space than it has; on Linux only."""
+    import resource  # not everywhere
+
+    statistics = Path("/proc/self/statm")
+    if statistics.exists():
+        limit = int(statistics.read_text().split()[0]) * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def peak_memory() -> int:
+    """Megabytes that the largest worker had, on Linux."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
 
 
 # --- the parent ----------------------------------------------------------------------------------
@@ -429,8 +439,9 @@ def _run_worker(
     following = start
     with os.fdopen(ours, "rb") as reports:
         while record := _next_record(reports, child):
-            case, outcome = RECORD.unpack(record)
+            case, outcome, right = RECORD.unpack(record)
             counts[OUTCOMES[outcome]] += 1
+            counts["with a right checksum"] += right
             following = case + 1
             if outcome == FAILED:
                 _keep(files, seed, case, keep)
@@ -486,6 +497,7 @@ def main() -> int:
     print(f"{len(files)} good files, {sum(len(parts.data) for parts in files):,} bytes", flush=True)
     counts = run(files, options.cases, options.seed, options.keep, lambda x: print(x, flush=True))
     bad = sum(counts[name] for name in ("failed", "crashed", "hung"))
+    print(f"no worker took more than {peak_memory():,} MB, models and compiled code included")
     print(
         f"{options.cases:,} mutated model files: {bad} bad" + (f", see {options.keep}" * bool(bad))
     )

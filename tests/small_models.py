@@ -30,6 +30,7 @@ from kernelsieve import (
     NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
+    TableModel,
     TensorSketchFeatures,
 )
 from kernelsieve.kernels import (
@@ -95,6 +96,23 @@ def _two_views(**options: Any) -> KernelCCA:
     return KernelCCA(2, RowNormFeatures(10, gamma=0.5, random_state=0), **options).fit(
         rows(), rows()[:, :2] ** 2
     )
+
+
+def _table(X: Any) -> dict[str, Any]:
+    """Rows as a table of numbers, texts and times."""
+    X = X.toarray() if sp.issparse(X) else X
+    towns = np.array(["Ulm", "Bonn", "Köln"])[np.abs(np.rint(9.0 * X[:, 3])).astype(int) % 3]
+    days = np.abs(np.rint(99.0 * X[:, 2])).astype(int) % 28 + 1
+    return {
+        "size": X[:, 0].astype(np.float64),
+        "town": towns.tolist(),
+        "built": [f"2020-01-{day:02d}" for day in days],
+    }
+
+
+def _table_model(target_of: Callable[[Any], Any], **options: Any) -> TableModel:
+    settings = {"n_components": 12, "gamma": 0.1, "alpha": 0.1, **options}
+    return TableModel("y", **settings).fit({**_table(rows()), "y": target_of(rows()).tolist()})
 
 
 MAPS: dict[str, Build] = {
@@ -171,6 +189,9 @@ MAPS: dict[str, Build] = {
     "oblivious": lambda: _fit(ObliviousFeatures(40, random_state=0)),
     "oblivious, narrow": lambda: _fit(
         ObliviousFeatures(3, kernel=Polynomial(5, 1.0, 0.0), random_state=0), sparse=True
+    ),
+    "oblivious, one column": lambda: _fit(
+        ObliviousFeatures(1, kernel=Polynomial(2, 1.0, 0.0), random_state=0)
     ),
     "oblivious, Gaussian matrix": lambda: _fit(
         ObliviousFeatures(24, kernel="poly", degree=4, compress="gaussian", random_state=0)
@@ -268,6 +289,8 @@ MODELS: dict[str, Build] = {
         KernelKMeans(3, FourierFeatures(12, random_state=0), batch_rows=20, random_state=0),
         dtype=np.float32,
     ),
+    "table": partial(_table_model, target, method="row-norm"),
+    "table, classes": partial(_table_model, labels, method="adaptive", drop=["built"]),
     "cca": _two_views,
     "cca, two maps": partial(_two_views, features_y=NystromFeatures(6, random_state=0)),
 }  # fmt: skip
@@ -287,6 +310,8 @@ def build(name: str) -> Any:
 
 def answers(estimator: Any, X: Any) -> dict[str, Any]:
     """What every method of a fitted estimator says about rows."""
+    if isinstance(estimator, TableModel):
+        return _table_answers(estimator, X)
     found: dict[str, Any] = {}
     for method in ("transform", "predict", "predict_proba", "decision_function"):
         if hasattr(estimator, method):
@@ -302,6 +327,21 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
         found["second view"] = estimator.transform_y(second)
     if hasattr(estimator, "get_feature_names_out"):
         found["names"] = estimator.get_feature_names_out()
+    return found
+
+
+def _table_answers(estimator: TableModel, X: Any) -> dict[str, Any]:
+    table = _table(X)
+    found = {
+        "transform": estimator.transform(table),
+        "predict": estimator.predict(table),
+        "names": estimator.get_feature_names_out(),
+        "text": np.array([estimator.explain()]),
+    }
+    if estimator.task_ == "classification":
+        found["chances"] = estimator.predict_proba(table)
+    else:
+        found["mean"], found["deviation"] = estimator.predict_std(table)
     return found
 
 

@@ -377,6 +377,15 @@ def test_all_features_make_the_exact_cca():
     assert model.correlations_[0] > 0.8
 
 
+def test_the_second_view_keeps_its_columns():
+    """Compiled code would look beyond the end of shorter rows."""
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    model = KernelCCA(1, RowNormFeatures(20, random_state=0)).fit(X, X[:, :2])
+    for width in (1, 3):
+        with pytest.raises(ValueError, match=f"y has {width} columns, but .* fitted to 2"):
+            model.transform_y(X[:, :width])
+
+
 def test_explanation_finds_the_product():
     X, _ = regression(400)
     y = 2.0 * X[:, 1] * X[:, 3]

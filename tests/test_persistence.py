@@ -17,6 +17,7 @@ from typing import Any
 import fuzz_model_files as fuzz
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import small_models
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -33,10 +34,11 @@ from kernelsieve import (
     RowNormFeatures,
     persistence,
 )
-from kernelsieve.kernels import Polynomial
+from kernelsieve.kernels import Pairwise, Polynomial
 from kernelsieve.persistence import DATA, ModelFileError, _container
 
 TESTS = Path(__file__).parent
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that may be killed")
 
 
 def run_python(code: str, *arguments: str | Path) -> str:
@@ -98,7 +100,18 @@ def test_a_round_trip_is_exact(name: str, files: dict[str, Path]) -> None:
 
 
 LEFT_OUT = {"_alpha", "_held_out", "_held_out_alpha"}
-REBUILT = {"features_", "kernel_", "svc_", "ridge_", "model_", "map_", "inverse_", "features_y_"}
+REBUILT = {
+    "encoder_",
+    "facts_",
+    "features_",
+    "kernel_",
+    "svc_",
+    "ridge_",
+    "model_",
+    "map_",
+    "inverse_",
+    "features_y_",
+}
 
 
 @pytest.mark.parametrize("name", small_models.ALL)
@@ -172,7 +185,7 @@ def test_an_estimator_that_was_not_fitted(name: str, tmp_path: Path) -> None:
 
 
 def test_estimates_are_stored_and_rows_are_not(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).normal(size=(3000, 4))
+    X = np.random.default_rng(0).normal(size=(300, 4))
     features = AdaptiveFeatures(20, random_state=0).fit(X)
     kernelsieve.save(features, tmp_path / "map.ks")
     loaded = kernelsieve.load(tmp_path / "map.ks")
@@ -342,6 +355,14 @@ class Mine(KernelRidge):
         (
             lambda: NystromFeatures(landmarks=np.ma.masked_array([[1.0]], [[True]])),
             r"landmarks is a MaskedArray.*plain numpy array",
+        ),
+        (
+            lambda: NystromFeatures(landmarks=sp.csc_array(np.eye(2))),
+            r"landmarks is a sparse matrix in csc: use CSR",
+        ),
+        (
+            lambda: NystromFeatures(kernel=Pairwise(lambda x, y: 1.0)),
+            r"kernel is computed by a function.*holds no code",
         ),
         (
             lambda: NystromFeatures(landmarks=np.array([[1j]])),
@@ -522,6 +543,44 @@ def drawn(which: int, value: int) -> Edit:
     return edit
 
 
+def scikit_learn(name: str, value: Any) -> Edit:
+    """Another parameter of a kernel that scikit-learn computes."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.kernel.parameters")
+        table[key]["table"][name] = value
+
+    return edit
+
+
+def more_draws(header: Any, arrays: list[bytes]) -> None:
+    table, key = field(header, "fitted.tree")
+    unused(header, arrays)
+    table[key].append({"array": len(arrays) - 1})
+
+
+def retyped(path: str, dtype: str) -> Edit:
+    """The same bytes as numbers of another type."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, path)
+        header["arrays"][table[key]["array"]]["dtype"] = dtype
+
+    return edit
+
+
+def text(path: str, content: bytes) -> Edit:
+    """Other bytes in place of the first ones of some texts."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, path)
+        number = table[key]["names"][0]["array"]
+        length = min(len(content), len(arrays[number]))
+        arrays[number] = content[:length] + arrays[number][length:]
+
+    return edit
+
+
 def block(name: str, value: Any) -> Edit:
     def edit(header: Any, arrays: list[bytes]) -> None:
         table, key = field(header, "fitted.blocks")
@@ -638,10 +697,15 @@ HARMFUL: list[tuple[str, Edit, str]] = [
         put("fitted.kernel", {"object": "Polynomial", "fields": {"degree": 10**9}}),
         "degree is 1000000000",
     ),
-    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e-200), "no number from"),
-    ("Nystrom, leverage", put("fitted.kernel.length_scale", 0.0), "no number from"),
+    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e301), "no number from"),
+    ("Nystrom, leverage", put("fitted.kernel.length_scale", 1e-200), "no number from"),
+    ("ridge", retyped("fitted.coefficients", "<i8"), "has the type int64"),
+    ("oblivious", more_draws, "too many draws"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "sigmoid"), "none of"),
     ("Nystrom, scikit-learn", put("fitted.kernel.metric", "cosine"), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("degree", 2**63), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("degree", None), "does not take"),
+    ("Nystrom, scikit-learn", scikit_learn("n_jobs", 1), "does not take"),
     (ADAPTIVE, put("fitted.products.frame.scale", 1e200), "no number from"),
     # What does not belong there.
     ("ridge", put("fitted.features", {"object": "KernelRidge", "fields": {}}), "no place there"),
@@ -657,6 +721,62 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("ridge", lambda header, arrays: header.update(about=[]), "no tables of versions and about"),
     ("ridge", put("fitted.n_features_in", True), "no whole number"),
     ("ridge", put("fitted.n_features_in", 4.0), "no whole number"),
+    ("ridge", put("fitted.single_output", 1), "is not true or false"),
+    ("ridge", put("fitted.solver", 1), "is no text"),
+    ("ridge", put("fitted.solution", []), "has no fields"),
+    ("ridge", put("fitted.features", 3), "is no object"),
+    ("ridge", put("fitted.coefficients", 3), "is no array"),
+    ("ridge", put("fitted.coefficients", {"array": 10**6}), "an array that there is not"),
+    ("ridge", put("fitted.coefficients", {"array": -1}), "an array that there is not"),
+    ("ridge", put("fitted.solution.weight", {"float": "nan"}), "no number from"),
+    ("ridge", put("fitted.solution.weight", {"float": "x"}), "is no number"),
+    ("ridge", put("parameters.alpha", []), "no number or text"),
+    ("ridge, refined", rewrite("fitted.exact.rows", lambda X: X[:0]), "has no rows"),
+    ("ridge cv, gammas", put("parameters.gammas", "x"), "are no numbers"),
+    ("ridge cv, gammas", rewrite("parameters.alphas", lambda a: a[:, None]), "are no numbers"),
+    ("ridge, names", put("fitted.feature_names_in", ["a"]), "is no list of texts"),
+    ("ridge, names", put("fitted.feature_names_in", {"names": []}), "are no texts"),
+    ("ridge, names", put("fitted.feature_names_in", {"names": [1]}), "that is no array"),
+    ("ridge, names", put("fitted.feature_names_in", {"names": 1}), "is no list"),
+    ("ridge, names", rewrite("fitted.feature_names_in", lambda n: np.array([18])), "1 names for 4"),
+    ("ridge, names", text("fitted.feature_names_in", b"\xff"), "no texts in UTF-8"),
+    ("classifier, two", text("fitted.classes", b"\0" * 8), "end with a zero"),
+    ("classifier, two", put("fitted.classes", 3), "are no labels"),
+    ("classifier, integers", rewrite("fitted.classes", lambda c: c[:, None]), "are no labels"),
+    ("classifier, integers", rewrite("fitted.classes", lambda c: np.arange(3)), "3 classes"),
+    ("classifier, integers", put("parameters.class_weight", 3), "are no weights"),
+    (
+        "classifier, integers",
+        put("parameters.class_weight", {"pairs": [[1, 2], [1, 3]]}),
+        "has a key twice",
+    ),
+    ("classifier, integers", put("parameters.class_weight", {"pairs": 3}), "is no list"),
+    ("classifier, integers", put("parameters.class_weight", {"table": 3}), "is no table"),
+    ("classifier, integers", put("parameters.class_weight", {"set": 3}), "is no data"),
+    ("k-means", rewrite("fitted.centers", lambda c: c[:0]), "has no centres"),
+    ("Nystrom", put("parameters.kernel", 3), "is no kernel"),
+    ("Nystrom", put("parameters.landmarks", 3), "are no points"),
+    ("Nystrom", rewrite("fitted.landmarks", lambda X: X[:0]), "has no landmarks"),
+    ("Nystrom, sparse", put("fitted.n_features_in", 5), "has 4 columns in place of 5"),
+    ("adaptive, dot product", put("fitted.kernel.coefficients", [1.0]), "are no numbers"),
+    ("adaptive, dot product", put("fitted.kernel.coefficients", {"tuple": [-1.0]}), "no kernel"),
+    ("Maclaurin", both(block("degree", 0), block("exact", False)), "random features of degree 0"),
+    ("Maclaurin", put("fitted.blocks", []), "has no blocks"),
+    ("Maclaurin", put("fitted.blocks", 3), "is no list"),
+    ("oblivious", put("fitted.tree", []), "too few draws"),
+    ("oblivious, one column", drawn(0, 1), "bucket beyond 1"),
+    (
+        "row norm, all features",
+        rewrite("fitted.products.coordinates", lambda c: np.sort(c)[::-1]),
+        "do not rise",
+    ),
+    ("table", put("fitted.task", "classification"), "has a KernelRidge for classification"),
+    ("table", put("fitted.facts", {"table": {}}), "facts that cannot be shown"),
+    ("table", put("fitted.gamma", []), "gamma that is no number"),
+    ("table", put("parameters.target", None), "names no target"),
+    ("table, classes", put("parameters.drop", 3), "no list of texts"),
+    ("table", put("fitted.encoder.fitted.matrix_columns", 5), "makes a dense matrix"),
+    ("table", put("fitted.encoder.fitted.columns", []), "encodes 0 columns, and its model takes"),
     ("auto", put("fitted.reason", "\ud800"), "no text in UTF-8"),
     ("auto", put("parameters.kernel", "\ud800"), "no text in UTF-8"),
     (
@@ -684,6 +804,42 @@ def test_harmful_content_is_refused(
     kernelsieve.load(path)  # the way to write it is right
     path.write_bytes(altered(files[name], edit))
     assert message in refusal(path)
+
+
+def test_an_array_by_columns_where_compiled_code_wants_rows(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.codes")
+        header["arrays"][table[key]["array"]]["order"] = "F"
+
+    path = tmp_path / "model.ks"
+    path.write_bytes(altered(files["tensor sketch"], edit))
+    assert "lies in another order in memory" in refusal(path)
+
+
+def test_truth_values_are_0_or_1(tmp_path: Path) -> None:
+    path = tmp_path / "model.ks"
+    kernelsieve.save(KernelRidge(), path, about={"a": np.array([True, False])})
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        arrays[0] = b"\x02\x00"
+
+    path.write_bytes(altered(path, edit))
+    assert "an array of truth values holds something else" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value", "message"),
+    [(8, "<I", 0, "there is no format 0"), (12, "<I", 2**31, "does not fit in")],
+)
+def test_a_prefix_that_cannot_be(
+    place: int, form: str, value: int, message: str, good: Path
+) -> None:
+    data = bytearray(good.read_bytes())
+    struct.pack_into(form, data, place, value)
+    good.write_bytes(fuzz.with_checksum(bytes(data)))
+    assert message in refusal(good)
 
 
 def layout(**changes: Any) -> Edit:
@@ -733,6 +889,17 @@ def test_harmful_headers_are_refused(text: bytes, message: str, tmp_path: Path) 
     assert message in refusal(path)
 
 
+def test_objects_in_objects_are_refused_when_there_are_too_many(tmp_path: Path) -> None:
+    encoder = {"object": "Encoder", "fields": {"columns": [], "means": []}}
+    model: Any = encoder
+    for _ in range(200):
+        model = {"object": "Chain", "fields": {"encoder": encoder, "model": model}}
+    about = {"table": {}}
+    text = json.dumps({"versions": about, "about": about, "model": model, "arrays": []})
+    (tmp_path / "model.ks").write_bytes(fuzz.put_together(text.encode(), []))
+    assert "is nested too deeply" in refusal(tmp_path / "model.ks")
+
+
 def test_nesting_that_json_allows_is_refused(good: Path) -> None:
     nested: Any = []
     for _ in range(200):
@@ -744,7 +911,7 @@ def test_nesting_that_json_allows_is_refused(good: Path) -> None:
 def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     for about, message in (
         ({"a": "x" * 2**24}, "more than 16,777,216"),
-        ({"a": [[]] * 2**19}, "more than 524,288 brackets"),
+        ({"a": "[" * 2**19}, "more than 524,288 brackets"),
         ({"a": 10**40}, "a number of 41 digits"),
         ({"a": np.zeros((1, 1, 1, 1, 1))}, r"has the shape \[1, 1, 1, 1, 1\]"),
         ({2**60: 1}, "is no table"),
@@ -804,6 +971,7 @@ def test_loading_runs_imports_and_opens_nothing(files: dict[str, Path]) -> None:
     assert "exec" in control
 
 
+@needs_fork
 def test_some_mutated_files(tmp_path: Path) -> None:
     done = subprocess.run(
         [
@@ -839,6 +1007,7 @@ print("code", fuzz.main())
 """
 
 
+@needs_fork
 @pytest.mark.slow
 def test_the_fuzz_command_finds_planted_faults(tmp_path: Path) -> None:
     """Without the checks of indices some files crash, and the command says so."""
@@ -882,7 +1051,7 @@ print(unfinished())
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_killed_save_leaves_a_good_file(tmp_path: Path) -> None:
     unfinished = int(run_python(KILLER, tmp_path / "model.ks", "50"))
     assert unfinished >= 5  # as many were killed while they wrote: otherwise it shows nothing
@@ -910,6 +1079,7 @@ def test_layouts_of_memory_come_back(tmp_path: Path) -> None:
         "big": np.arange(6, dtype=">i4"),
         "empty": np.empty((0, 3)),
         "truth": np.array([True, False]),
+        "mapped": np.memmap(tmp_path / "numbers", dtype=np.float32, mode="w+", shape=(3,)),
     }
     kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=arrays)
     found = persistence.read(tmp_path / "model.ks").about
@@ -919,6 +1089,25 @@ def test_layouts_of_memory_come_back(tmp_path: Path) -> None:
     assert found["rows"].flags.c_contiguous
     assert found["columns"].flags.f_contiguous
     assert found["strided"].flags.f_contiguous
+
+
+def test_landmarks_whose_columns_are_out_of_order(tmp_path: Path) -> None:
+    landmarks = sp.csr_array(
+        (np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 4)
+    )
+    features = NystromFeatures(landmarks=landmarks).fit(small_models.sparse_rows())
+    kernelsieve.save(features, tmp_path / "map.ks")
+    loaded = kernelsieve.load(tmp_path / "map.ks")
+    assert np.array_equal(loaded.landmarks.toarray(), landmarks.toarray())
+    assert said(loaded) == said(features)
+    assert landmarks.indices.tolist() == [2, 0, 1]  # the user's own array
+
+
+def test_data_without_end(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ModelFileError, match="nested too deeply"):
+        kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about={"a": endless})
 
 
 def test_a_kernel_with_parameters_of_its_own(tmp_path: Path) -> None:

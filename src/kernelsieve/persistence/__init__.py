@@ -95,7 +95,10 @@ def save(estimator: Any, path: str | os.PathLike[str], about: dict[str, Any] | N
     >>> bool((kernelsieve.load(path).predict(X) == model.predict(X)).all())
     True
     """
-    text, arrays = _pack(estimator, {} if about is None else about)
+    try:
+        text, arrays = _pack(estimator, {} if about is None else about)
+    except RecursionError:
+        raise ModelFileError("about or the model is nested too deeply for a file") from None
     with replacing(path) as file:
         _container.write(file, text, arrays)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -122,7 +123,7 @@ def pack_parameters(estimator: Any) -> dict[str, Any]:
 # --- estimators ----------------------------------------------------------------------------------
 
 
-class Estimator:
+class Estimator(ABC):
     """The form of an estimator: subclasses say what it learned.
 
     Attributes
@@ -138,13 +139,13 @@ class Estimator:
     attributes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
+    @abstractmethod
     def state(self, estimator: Any, where: str) -> dict[str, Any]:
         """What was learned, as fields."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, estimator: Any, read: Fields) -> None:
         """Set it again, after it was checked."""
-        raise NotImplementedError
 
     def register(self) -> None:
         """Let model files hold this class."""

@@ -20,8 +20,11 @@ from kernelsieve.persistence._errors import ModelFileError
 from kernelsieve.persistence._nodes import Fields, wrong
 from kernelsieve.persistence._registry import Form, add
 
-# Squares and inverse squares of lengths are floats, and powers are taken by repeated products.
-SHORTEST, LONGEST = 1e-150, 1e150
+# What kernels multiply with; what they square, too; and what frames of points are scaled by, which
+# is the root of the former. Beyond, Python raises OverflowError where numpy would have infinity.
+SMALLEST, LARGEST = 5e-324, 1e300
+SHORTEST, LONGEST = 1e-153, 1e153
+SMALLEST_SCALE, LARGEST_SCALE = 1e-165, 1e153
 LARGEST_POWER = 1000
 SMOOTHEST = 1e6
 # What scikit-learn's kernels take, beside the rows.
@@ -36,33 +39,35 @@ METRICS: dict[str, set[str]] = {
 }
 
 
-def _length(read: Fields, name: str) -> float:
-    return read.number(name, SHORTEST, LONGEST)
+def _positive(read: Fields, name: str) -> float:
+    return read.number(name, SMALLEST, LARGEST)
 
 
 def _gaussian(read: Fields) -> Gaussian:
-    return Gaussian(_length(read, "gamma"))
+    return Gaussian(_positive(read, "gamma"))
 
 
 def _laplacian(read: Fields) -> Laplacian:
-    return Laplacian(_length(read, "gamma"))
+    return Laplacian(_positive(read, "gamma"))
 
 
 def _exponential(read: Fields) -> Exponential:
-    return Exponential(_length(read, "gamma"))
+    return Exponential(_positive(read, "gamma"))
 
 
 def _matern(read: Fields) -> Matern:
-    return Matern(_length(read, "length_scale"), read.number("nu", 1e-6, SMOOTHEST))
+    return Matern(
+        read.number("length_scale", SHORTEST, LONGEST), read.number("nu", 1e-6, SMOOTHEST)
+    )
 
 
 def _inverse_polynomial(read: Fields) -> InversePolynomial:
-    return InversePolynomial(_length(read, "shift"))
+    return InversePolynomial(_positive(read, "shift"))
 
 
 def _polynomial(read: Fields) -> Polynomial:
     degree = read.integer("degree", 1, LARGEST_POWER)
-    return Polynomial(degree, _length(read, "gamma"), read.number("coef0", 0.0, LONGEST))
+    return Polynomial(degree, _positive(read, "gamma"), read.number("coef0", 0.0, LARGEST))
 
 
 def _dot_product(read: Fields) -> DotProduct:
@@ -83,14 +88,16 @@ def _pairwise(read: Fields) -> Pairwise:
     if not (
         isinstance(parameters, dict)
         and parameters.keys() <= METRICS[metric]
-        and all(value is None or _is_number(value) for value in parameters.values())
+        and all(_is_number(value, name == "gamma") for name, value in parameters.items())
     ):
         wrong(read.where, f"has parameters that {metric!r} does not take")
     return Pairwise(metric, parameters)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LONGEST
+def _is_number(value: Any, or_none: bool) -> bool:
+    if type(value) is int:
+        return abs(value) <= 2**53  # numpy makes objects of larger ones
+    return (value is None and or_none) or (type(value) is float and abs(value) <= LARGEST)
 
 
 def _pack_numbers(*names: str) -> Callable[[Any, str], dict[str, Any]]:

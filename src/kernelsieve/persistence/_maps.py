@@ -25,7 +25,7 @@ from kernelsieve.features.auto import Trial
 from kernelsieve.features.oblivious import SampledGaussianMatrix
 from kernelsieve.kernels import Kernel
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
-from kernelsieve.persistence._kernels import LONGEST, SHORTEST
+from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import FLOATS, Fields, check_array, wrong
 from kernelsieve.persistence._sampled import FLOAT64, INT64, read_coefficients
 from kernelsieve.sampling.frequencies import StructuredFrequencies
@@ -136,8 +136,8 @@ class _TensorSketch(Estimator):
     def restore(self, estimator: TensorSketchFeatures, read: Fields) -> None:
         estimator.kernel_ = read.thing("kernel", Kernel)
         size = estimator.n_components_ = read.integer("size", 1, MOST_COMPONENTS)
-        scale = read.number("scale", SHORTEST, LONGEST)
-        constant = read.number("constant", 0.0, LONGEST)
+        scale = read.number("scale", SMALLEST_SCALE, LARGEST_SCALE)
+        constant = read.number("constant", 0.0, LARGEST_SCALE)
         n_features = estimator.n_features_in_
         n_codes = n_features + (constant != 0.0)
         codes = read.array("codes", (np.int32,), (None, n_codes), order="C")
@@ -197,7 +197,7 @@ class _OfSeries(Estimator):
 
 
 def _read_series(read: Fields, n_features: int) -> Series:
-    scale = read.number("scale", SHORTEST, LONGEST)
+    scale = read.number("scale", SMALLEST_SCALE, LARGEST_SCALE)
     center = read.array("center", FLOAT64, (n_features,)) if read.given("center") else None
     series = Series(scale, center, *read_coefficients(read))
     read.close()
@@ -211,7 +211,7 @@ def _read_blocks(read: Fields, highest: int, n_features: int) -> tuple[Block, ..
     for part in read.parts("blocks"):
         degree = part.integer("degree", 0, highest)
         width = part.integer("width", 1, MOST_COMPONENTS)
-        weight, exact = part.number("weight", SHORTEST, LONGEST), part.flag("exact")
+        weight, exact = part.number("weight", SMALLEST_SCALE, LARGEST_SCALE), part.flag("exact")
         part.close()
         if exact and width != monomial_count(n_features, degree):
             wrong(part.where, f"has {width} columns for all monomials of degree {degree}")

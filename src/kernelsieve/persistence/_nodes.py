@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._validation import canonical_rows
 from kernelsieve.persistence._container import DTYPES
 from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
 
@@ -120,6 +121,7 @@ class Writer:
     def _csr(self, value: Any, where: str) -> Any:
         if value.format != "csr":
             raise ModelFileError(f"{where} is a sparse matrix in {value.format}: use CSR")
+        value = canonical_rows(value)
         parts = {name: self._array(getattr(value, name), where) for name in CSR_PARTS}
         return {
             "csr": {"columns": value.shape[1], "matrix": isinstance(value, sp.spmatrix), **parts}
@@ -178,8 +180,6 @@ class Reader:
                 else self.data(each, f"{where}[{i}]", level + 1, objects)
                 for i, each in enumerate(node)
             ]
-        if not isinstance(node, dict):  # pragma: no cover - JSON has nothing else
-            wrong(where, "is no data")
         if objects and "object" in node:
             return self.thing(node, where, None)
         key = next(iter(node), None)
@@ -226,8 +226,9 @@ class Reader:
         fields = Fields({"table": body}, self, where)
         columns = fields.integer("columns", 0, LARGEST)
         matrix = fields.flag("matrix")
-        indptr = fields.array("indptr", (np.int32, np.int64), (None,))
-        indices = fields.array("indices", (indptr.dtype.type,), (None,), low=0, high=columns - 1)
+        kinds = (np.int32, np.int64)
+        indptr = fields.array("indptr", kinds, (None,))
+        indices = fields.array("indices", kinds, (None,), low=0, high=columns - 1)
         data = fields.array("data", FLOATS, (len(indices),))
         fields.close()
         if not (

@@ -94,8 +94,6 @@ def register(
         if check is not None:
             try:
                 check(thing)
-            except ModelFileError:
-                raise
             except ValueError as error:
                 wrong(read.where, f"is not valid: {error}")
         return thing

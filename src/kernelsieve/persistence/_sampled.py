@@ -19,7 +19,7 @@ from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.base import MAX_DEGREE
 from kernelsieve.persistence._estimators import Estimator
-from kernelsieve.persistence._kernels import LONGEST, SHORTEST
+from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import Fields, wrong
 from kernelsieve.sampling.frame import Frame
 from kernelsieve.sampling.mercer_basis import MAX_ORDERS, MercerBasis
@@ -161,7 +161,7 @@ def _pack_frame(frame: Frame) -> dict[str, Any]:
 
 
 def _read_frame(read: Fields, n_features: int) -> Frame:
-    scale = read.number("scale", SHORTEST, LONGEST)
+    scale = read.number("scale", SMALLEST_SCALE, LARGEST_SCALE)
     center = rotation = None
     if read.given("center"):
         center = read.array("center", FLOAT64, (n_features,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
@@ -32,7 +33,12 @@ def _pack_encoder(encoder: Any, where: str) -> dict[str, Any]:
             "matrix_columns": encoder.matrix_columns_,
             "sparse": encoder.sparse_,
         }
-    return {"drop": list(encoder.drop), "strict": encoder.strict, "fitted": learned}
+    return {"drop": _plain(encoder.drop), "strict": encoder.strict, "fitted": learned}
+
+
+def _plain(names: Any) -> Any:
+    """Any sequence of texts as one that a file holds."""
+    return names if isinstance(names, list | tuple) else list(names)
 
 
 def _unpack_encoder(read: Fields) -> TableEncoder:
@@ -63,7 +69,7 @@ def _unpack_column(read: Fields) -> Scaled | Levels:
 
 
 def _unpack_numbers(read: Fields) -> Scaled:
-    large = 1.8e308
+    large = sys.float_info.max
     column = Scaled(
         read.text("name"),
         read.flag("is_time"),
@@ -75,11 +81,11 @@ def _unpack_numbers(read: Fields) -> Scaled:
     return column
 
 
-def _texts(read: Fields, name: str) -> list[str]:
+def _texts(read: Fields, name: str) -> list[str] | tuple[str, ...]:
     value = read.data(name)
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         wrong(read.where, f"has {name} that is no list of texts")
-    return list(value)
+    return value
 
 
 def _pack_model(model: Any, where: str) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def _pack_model(model: Any, where: str) -> dict[str, Any]:
     if is_fitted(model):
         names = ("encoder_", "model_", "task_", "alpha_", "gamma_", "facts_")
         learned = {name.removesuffix("_"): getattr(model, name) for name in names}
-    parameters = model.get_params(deep=False) | {"drop": list(model.drop)}
+    parameters = model.get_params(deep=False) | {"drop": _plain(model.drop)}
     return {"parameters": parameters, "fitted": learned}
 
 
@@ -107,6 +113,8 @@ def _restore_model(model: TableModel, read: Fields) -> None:
     model.model_ = fitted(read, "model", KernelRidge, KernelRidgeClassifier)
     model.task_ = read.choice("task", TASKS[1:])
     model.alpha_, model.gamma_ = read.number("alpha", 0.0), read.data("gamma")
+    if not (model.gamma_ is None or isinstance(model.gamma_, int | float | str)):
+        wrong(read.where, "has a gamma that is no number")
     model.facts_ = read.data("facts")
     read.close()
     if (model.task_ == "regression") != isinstance(model.model_, KernelRidge):
