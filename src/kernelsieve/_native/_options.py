@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import config
+from numba import config
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -23,7 +23,7 @@ def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:
     Without compilation (NUMBA_DISABLE_JIT=1) ``plain`` takes their place, so that the loops around
     them can be tested line by line.
     """
-    return (lambda compiled: plain) if config.DISABLE_JIT else intrinsic
+    return (lambda compiled: plain) if config.DISABLE_JIT else intrinsic  # type: ignore[attr-defined]
 
 
 def require_contiguous(*arrays: Any) -> None:
