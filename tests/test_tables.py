@@ -517,6 +517,13 @@ def test_explanations_fit_a_terminal(fitted: TableModel) -> None:
     assert max(map(len, fitted.explain().splitlines())) <= 80
 
 
+def test_what_steers_a_terminal_is_shown_and_not_sent() -> None:
+    table = {"a\x1b[31m": np.arange(40.0), "b": np.arange(40.0) ** 2}
+    said = small("b").fit(table).explain()
+    assert "\x1b" not in said
+    assert "a\\x1b[31m" in said
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ LARGEST_ENTRY = 1e150
 
 def refuse_dates(X: Any, name: str = "X") -> Any:
     """X as it is, unless it holds dates, which numpy would take for nanoseconds since 1970."""
-    columns = getattr(X, "columns", None)
+    columns = X.columns if hasattr(X, "columns") and hasattr(X, "dtypes") else None
     types = [getattr(X, "dtype", None)] if columns is None else list(X.dtypes)
     for i, dtype in enumerate(types):
         temporal = getattr(dtype, "is_temporal", None)  # of polars

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import config
+from numba import config
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 

@@ -362,11 +362,11 @@ def _number_or_word(text: str, option: str, allowed: tuple[str, ...]) -> Any:
 
 
 def _print_fit(model: TableModel, out: Path) -> None:
-    from kernelsieve.tables.facts import column_lines, summary_lines
+    from kernelsieve.tables.facts import column_lines, printable, summary_lines
 
     facts = model.facts_
     for line in [*summary_lines(facts), "", *column_lines(facts, 5), ""]:
-        typer.echo(line)
+        typer.echo(printable(line))
     typer.echo(f"Took:    {_duration(facts['seconds'])}")
     typer.echo(f"Model:   {out}")
     typer.echo(f"Next:    kernelsieve explain {out}")

@@ -21,6 +21,7 @@ from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
 
 CALIBRATION_ROWS = 20_000
+LARGEST_SQUARE = 1e120  # of a feature times C: gradients of liblinear are squared once more
 
 
 @dataclass
@@ -286,9 +287,19 @@ class KernelSVC(_FeatureClassifier):
             class_weight=self.class_weight,
             max_iter=self.max_iter,
             random_state=self.random_state,
-        ).fit(self.features_.transform(X), y, sample_weight)
+        ).fit(self._moderate(self.features_.transform(X)), y, sample_weight)
         self.n_iter_ = self.svc_.n_iter_
         return self
+
+    def _moderate(self, Z: Any) -> Any:
+        """The features, unless liblinear would never come back from them."""
+        largest = float(abs(Z).max())
+        if max(self.C, 1.0) * largest**2 > LARGEST_SQUARE:
+            raise ValueError(
+                f"features reach {largest:.3g} at C={self.C:g}, where the solver does not end: "
+                "scale X, or lower gamma, the degree or C"
+            )
+        return Z
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Distances to the separating plane in feature space."""

@@ -12,7 +12,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._linalg import regularised_cholesky
-from kernelsieve._parallel import map_row_blocks
+from kernelsieve._parallel import map_row_blocks, one_thread
 from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
@@ -145,7 +145,8 @@ class KernelCCA(TransformerMixin, FeatureModel):
         mean: NDArray[np.float64],
         weights: NDArray[np.float64],
     ) -> NDArray[Any]:
-        offset = (mean @ weights).astype(X.dtype)
+        with one_thread():
+            offset = (mean @ weights).astype(X.dtype)
         parts = map_row_blocks(
             lambda rows: times(features._transform_block(X[rows]), weights) - offset,
             X.shape[0],

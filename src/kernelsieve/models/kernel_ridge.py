@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._memory import check_matrix
+from kernelsieve._parallel import one_thread
 from kernelsieve._random import root_seed, stream
 from kernelsieve._source import ArraySource, Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
@@ -290,7 +291,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
             coefficients = self.coef_
             parts = self._map_blocks(lambda Z, _: times(Z, coefficients), X)
         else:  # large coefficients that cancel: in float64
-            fused = mixing.astype(np.float64) @ self.coef_
+            with one_thread():  # for the same bits with any threads of BLAS
+                fused = mixing.astype(np.float64) @ self.coef_
             parts = self._map_blocks(lambda C, _: C @ fused, X, raw=True)
         return self._with_intercept(parts, X.dtype)
 

@@ -15,6 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._parallel import one_thread
 from kernelsieve._random import root_seed
 from kernelsieve._source import Block, Mapped, Source, as_source, recoded
 from kernelsieve._validation import check_count, check_positive
@@ -112,7 +113,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         return self._project(X)
 
     def _project(self, X: Any) -> NDArray[Any]:
-        offset, vectors = (self.mean_ @ self.components_).astype(X.dtype), self.components_
+        vectors = self.components_
+        with one_thread():
+            offset = (self.mean_ @ vectors).astype(X.dtype)
         parts = self._map_blocks(lambda Z, _: times(Z, vectors) - offset, X)
         return finite(np.concatenate(parts), "the components")
 

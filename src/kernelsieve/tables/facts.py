@@ -213,7 +213,7 @@ def _are_numbers(values: Any) -> bool:
 def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
     """All of it, in lines of at most ``width`` characters."""
     parts = [summary_lines(facts), column_lines(facts, top), monomial_lines(facts, top)]
-    return "\n\n".join("\n".join(_cut(line, width) for line in part) for part in parts)
+    return "\n\n".join("\n".join(printable(line, width) for line in part) for part in parts)
 
 
 def summary_lines(facts: dict[str, Any]) -> list[str]:
@@ -254,7 +254,7 @@ def column_lines(facts: dict[str, Any], top: int) -> list[str]:
     shown = facts["columns"][:top]
     width = min(max([6, *(len(name) for name, _ in shown)]), 40)
     heads = [f"Columns that matter (loss of {what} when shuffled)"]
-    return heads + [f"  {_cut(name, width):<{width}}  {value:8.4f}" for name, value in shown]
+    return heads + [f"  {printable(name, width):<{width}}  {value:8.4f}" for name, value in shown]
 
 
 def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
@@ -264,7 +264,7 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     width = min(max([8, *(len(name) for name, _, _ in rows)]), 48)
     lines = [f"{'Monomials that matter':<{width + 2}}  coefficient  importance"]
     lines += [
-        f"  {_cut(name, width):<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows
+        f"  {printable(name, width):<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows
     ]
     lines += [
         f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
@@ -279,5 +279,8 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     return lines
 
 
-def _cut(text: str, width: int) -> str:
+def printable(text: str, width: int = 80) -> str:
+    """A line for a terminal."""
+    # Names may come from a stranger's file: what steers a terminal is shown, not sent.
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= width else text[: width - 1] + "…"
