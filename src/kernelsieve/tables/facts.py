@@ -251,21 +251,20 @@ def _mass_text(masses: list[float]) -> str:
 def column_lines(facts: dict[str, Any], top: int) -> list[str]:
     """What shuffling a column costs."""
     what = "accuracy" if facts["task"] == "classification" else "error / deviation of the target"
-    shown = facts["columns"][:top]
-    width = min(max([6, *(len(name) for name, _ in shown)]), 40)
+    shown = [(printable(name, 40), value) for name, value in facts["columns"][:top]]
+    width = max([6, *(len(name) for name, _ in shown)])
     heads = [f"Columns that matter (loss of {what} when shuffled)"]
-    return heads + [f"  {printable(name, width):<{width}}  {value:8.4f}" for name, value in shown]
+    return heads + [f"  {name:<{width}}  {value:8.4f}" for name, value in shown]
 
 
 def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     """The monomials, and whose they are."""
     found = facts["monomials"]
-    rows = list(zip(found["names"], found["coefficients"], found["importances"], strict=True))[:top]
-    width = min(max([8, *(len(name) for name, _, _ in rows)]), 48)
+    names = [printable(name, 48) for name in found["names"][:top]]
+    rows = list(zip(names, found["coefficients"], found["importances"], strict=False))
+    width = max([8, *map(len, names)])
     lines = [f"{'Monomials that matter':<{width + 2}}  coefficient  importance"]
-    lines += [
-        f"  {printable(name, width):<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows
-    ]
+    lines += [f"  {name:<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows]
     lines += [
         f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
     ]
