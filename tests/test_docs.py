@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,26 @@ def test_links_lead_to_files(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_the_check_of_built_pages_finds_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "other.html").write_text('<h1 id="there">Other</h1>')
+    (tmp_path / "index.html").write_text(
+        '<a href="other.html#there">good</a> <a href="https://example.org/">elsewhere</a>'
+        '<a href="gone.html">a</a> <a href="other.html#gone">b</a> <a href="#gone">c</a>'
+        '<script src="https://example.org/x.js"></script><img src="gone.png">'
+    )
+    checked = subprocess.run(
+        [sys.executable, ROOT / "docs" / "check_links.py", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 1
+    assert checked.stdout.splitlines() == [
+        "index.html: loads https://example.org/x.js from the network",
+        "index.html: gone.html leads to no file",
+        "index.html: other.html#gone leads to no place in its page",
+        "index.html: #gone leads to no place in its page",
+        "index.html: gone.png leads to no file",
+    ]
