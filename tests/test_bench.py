@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import math
 from collections import Counter
@@ -32,6 +33,7 @@ from kernelsieve.bench import (
     runner,
 )
 from kernelsieve.bench.methods import Method, transformer_of
+from kernelsieve.bench.own_files import read_dataset
 from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian
@@ -503,3 +505,72 @@ def test_progress_counts_fits_of_each_dataset(empty: Store) -> None:
 def test_results_are_plain_json(store: Store) -> None:
     for line in store.path.read_text().splitlines():
         assert json.loads(line)["kind"] in {"setup", "run"}
+
+
+# --- files of one's own ---------------------------------------------------------------------------
+
+ROWS = [f"{i},{'Ulm' if i % 3 else 'Bonn'},{2 * i + 1}" for i in range(24)]
+
+
+def write(path: Path, *lines: str, header: str = "size,town,price") -> Path:
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz"])
+def test_csv(tmp_path: Path, delimiter: str, name: str) -> None:
+    text = "\n".join(["size,town,price", *ROWS]).replace(",", delimiter)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    data = read_dataset(path, target="price")
+    assert data.name == "flats"
+    assert data.feature_names == ("size", "town=Bonn", "town=Ulm")
+    np.testing.assert_array_equal(data.X[:2], [[0, 1, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(data.y, 2 * np.arange(24) + 1)
+
+
+def test_csv_columns_can_be_dropped(tmp_path: Path) -> None:
+    data = read_dataset(write(tmp_path / "a.csv", *ROWS), "price", drop=["town"])
+    assert data.feature_names == ("size",)
+
+
+NAMES = [f"1,name {i},{i}" for i in range(60)]
+SEVENS = [f"{i},Ulm,7" for i in range(24)]
+WRONG_CSV = {
+    "no target": (ROWS, None, "which column to predict with --target, one of size, town, price"),
+    "missing column": (ROWS, "prize", "has no column 'prize': it has size, town, price"),
+    "text target": (ROWS, "town", "the target 'town' is text .'Bonn' in row 1"),
+    "nan": ([*ROWS, "nan,Ulm,3"], "price", "'size' has no value in 1 of 25 rows, first in row 25"),
+    "empty target": ([*ROWS, "3,Ulm,"], "price", "column 'price' has no value in 1 of 25 rows"),
+    "infinite": ([*ROWS, "inf,Ulm,3"], "price", "column 'size' is inf in row 25"),
+    "ragged": ([*ROWS, "3,Ulm"], "price", "line 26: 2 values for the 3 columns"),
+    "few rows": (ROWS[:5], "price", "has 5 rows, at least 20"),
+    "constant": (SEVENS, "price", "the target 'price' is 7 everywhere"),
+    "names": (NAMES, "price", "column 'town' has 60 different texts.*--drop town"),
+}
+
+
+@pytest.mark.parametrize(("rows", "target", "reason"), WRONG_CSV.values(), ids=WRONG_CSV)
+def test_wrong_csv_is_refused_with_the_place(
+    tmp_path: Path, rows: list[str], target: str, reason: str
+) -> None:
+    path = write(tmp_path / "flats.csv", *rows)
+    with pytest.raises(datasets.DatasetError, match=reason) as caught:
+        read_dataset(path, target)
+    assert str(path) in str(caught.value)
+
+
+def test_csv_with_equal_names_or_without_inputs_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", *ROWS, header="x,x,price")
+    with pytest.raises(datasets.DatasetError, match="two columns 'x'"):
+        read_dataset(path, "price")
+    with pytest.raises(datasets.DatasetError, match="no column besides the target"):
+        read_dataset(write(tmp_path / "b.csv", *ROWS), "price", drop=["size", "town"])
+
+
+def test_binary_files_are_no_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xff\xfe\x00\x01" * 50)
+    with pytest.raises(datasets.DatasetError, match="is no table in UTF-8 text"):
+        read_dataset(path, "y")

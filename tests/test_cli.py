@@ -195,7 +195,7 @@ def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) 
     def broken(*arguments: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(cli, "_run", broken)
+    monkeypatch.setattr(cli.bench, "_run", broken)
     with pytest.raises(ValueError, match="a bug"):
         cli.main(QUICK)
 

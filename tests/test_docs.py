@@ -16,7 +16,13 @@ ROOT = Path(__file__).parents[1]
 NEEDS_NETWORK = ("python3 -m venv", ". .venv", "pip install")  # run by .ci/newcomer
 
 
-PAGES = ["README.md", "docs/getting-started.md", "docs/models.md", "docs/sparse-data.md"]
+PAGES = [
+    "README.md",
+    "docs/getting-started.md",
+    "docs/model-files.md",
+    "docs/models.md",
+    "docs/sparse-data.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

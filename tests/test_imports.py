@@ -21,6 +21,7 @@ HELPERS = (
     "_files",
     "_progress",
     "_random",
+    "_memory",
     "_linalg",
     "_parallel",
     "_validation",
@@ -44,6 +45,10 @@ MAY_USE: dict[str, set[str]] = {
     "features": BASE | {"kernels", "sketches", "sampling", "diagnostics"},
     "sources": set(HELPERS),
     "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
+    "tables": BASE | {"kernels", "diagnostics", "features", "models"},
+    "persistence": BASE
+    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models", "tables"}
+    | {"__init__"},  # for the version
     "plots": BASE | {"kernels", "diagnostics", "features", "models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).

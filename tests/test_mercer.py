@@ -181,6 +181,15 @@ def test_the_table_equals_the_exact_values(name: str, dtype: type) -> None:
     np.testing.assert_allclose(squares, exact, rtol=0, atol=1e-8)
 
 
+def test_what_is_not_a_number_has_no_place_in_a_table() -> None:
+    """Rows of 1e308 may be inf - inf in a rotated frame."""
+    line = np.random.default_rng(0).normal(size=500)
+    tables = adapted_to(line[:, None], line.min(keepdims=True), line.max(keepdims=True), 1e-9)
+    squares = tables.squares(0, np.array([0.0, np.nan, np.inf, -np.inf]))
+    assert (squares[:, 0] > 0.0).any()
+    assert (squares[:, 1:] == 0.0).all()  # as all that is far away
+
+
 @pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-12])
 @pytest.mark.parametrize("name", LINES)
 def test_orders_are_kept_until_the_share_is_left(name: str, tol: float) -> None:

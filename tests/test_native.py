@@ -6,9 +6,11 @@ import itertools
 import math
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numba.core.errors import TypingError
 from scipy.linalg import hadamard
 
 from kernelsieve._native.count_sketch import (
@@ -136,6 +138,21 @@ def test_an_array_that_begins_anywhere() -> None:
         out = memory[offset:].reshape(40, 37)
         evaluate_rows(table, root, *tree.values(), out)
         np.testing.assert_allclose(out, expected, rtol=1e-14)
+
+
+def test_columns_in_memory_are_refused() -> None:
+    """A vector is written to consecutive entries: in Fortran order they are not those of a row."""
+    table, root, tree = tree_case(40, 37, np.float64)
+    out = np.empty((40, 37), order="F")
+    if numba.config.DISABLE_JIT:
+        evaluate_rows(table, root, *tree.values(), out)
+        np.testing.assert_allclose(out, naive_features(table, root, tree), rtol=1e-14)
+        return
+    with pytest.raises(TypingError, match="C-contiguous"):
+        evaluate_rows(table, root, *tree.values(), out)
+    block = np.ones((16, 16), order="F")[:, ::-1]
+    with pytest.raises((TypingError, NotImplementedError), match=r"contiguous|reshape"):
+        hadamard_inplace(block)
 
 
 # --- Hadamard ------------------------------------------------------------------------------------

@@ -26,9 +26,23 @@ _HOMES = {
     "KernelRidgeCV": "kernelsieve.models",
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
+    "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.models",
+    "load": "kernelsieve.persistence",
+    "save": "kernelsieve.persistence",
 }
-_MODULES = ("datasets", "diagnostics", "features", "kernels", "models", "plots", "sources", "dask")
+_MODULES = (
+    "datasets",
+    "diagnostics",
+    "features",
+    "kernels",
+    "models",
+    "persistence",
+    "plots",
+    "sources",
+    "tables",
+    "dask",
+)
 
 __all__ = [
     "AdaptiveFeatures",
@@ -45,9 +59,12 @@ __all__ = [
     "NystromFeatures",
     "ObliviousFeatures",
     "RowNormFeatures",
+    "TableModel",
     "TensorSketchFeatures",
     "__version__",
     "explain",
+    "load",
+    "save",
 ]
 
 if TYPE_CHECKING:
@@ -71,6 +88,8 @@ if TYPE_CHECKING:
         KernelSVC,
         explain,
     )
+    from kernelsieve.persistence import load, save
+    from kernelsieve.tables import TableModel
 
 
 def __getattr__(name: str) -> Any:

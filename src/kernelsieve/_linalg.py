@@ -20,6 +20,10 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
     The shift is alpha, or a little more where rounding left the matrix indefinite.
     """
     scale = float(np.trace(gram)) / len(gram)
+    if not np.isfinite(scale):
+        raise ValueError(
+            "the products of features overflow float64: scale X, or lower gamma or the degree"
+        )
     for jitter in JITTERS:
         shift = alpha + jitter * scale
         shifted = gram.copy()

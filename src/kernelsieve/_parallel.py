@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from numbers import Integral
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -24,7 +25,9 @@ def row_blocks(n_rows: int, block_rows: int) -> list[slice]:
 
 def thread_count(n_jobs: int | None) -> int:
     """The number of threads that ``n_jobs`` asks for: None and -1 mean every core we may use."""
-    if n_jobs is not None and n_jobs == 0:
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
+        raise TypeError(f"n_jobs={n_jobs!r} must be None or an integer: it is a count of threads")
+    if n_jobs == 0:
         raise ValueError("n_jobs=0 has no meaning: use None for all cores or a count of threads")
     available = _available_cores()
     if n_jobs is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import read_ahead
 from kernelsieve._source import Block, Fetching, aligned, joined
-from kernelsieve._validation import FLOATS, canonical_rows
+from kernelsieve._validation import FLOATS, canonical_rows, check_range
 
 
 class StreamSource(Fetching):
@@ -87,6 +87,7 @@ class StreamSource(Fetching):
             raise ValueError(f"its numbers are {X.dtype}, those of others {self.dtype}")
         if not self._checked:
             check_finite(X, self.names)
+            check_range(X)
         if y is not None:
             y = np.asarray(y)
             if y.ndim == 0 or len(y) != X.shape[0]:

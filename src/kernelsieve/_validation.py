@@ -10,14 +10,63 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
 
 FLOATS = (np.float64, np.float32)
+LARGEST_ENTRY = 1e150
+
+
+def refuse_dates(X: Any, name: str = "X") -> Any:
+    """X as it is, unless it holds dates, which numpy would take for nanoseconds since 1970."""
+    columns = getattr(X, "columns", None)
+    types = [getattr(X, "dtype", None)] if columns is None else list(X.dtypes)
+    for i, dtype in enumerate(types):
+        temporal = getattr(dtype, "is_temporal", None)  # of polars
+        if getattr(dtype, "kind", None) in ("m", "M") if temporal is None else temporal():
+            where = name if columns is None else f"column {str(columns[i])!r} of {name}"
+            raise ValueError(
+                f"{where} holds dates or times ({dtype}): turn them into numbers first, such as "
+                "days since the first of them"
+            )
+    return X
 
 
 def check_points(X: Any, name: str = "X") -> Any:
     """X as finite float32 or float64 rows: a C array, or a canonical CSR matrix or array."""
-    X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
+    refuse_dates(X, name)
+    with np.errstate(invalid="ignore"):  # in a sum of huge numbers of both signs
+        X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
     return canonical_rows(X)
+
+
+def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
+    """What scikit-learn makes of X, and of ``y`` among the options, for an estimator of ours.
+
+    Rows that an estimator is fitted to must have squares: with ``reset`` larger ones are refused.
+    """
+    refuse_dates(X)
+    with np.errstate(invalid="ignore"):
+        found = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
+        )
+    X, *y = found if isinstance(found, tuple) else (found,)
+    X = canonical_rows(X)
+    if reset:
+        check_range(X)
+    return (X, *y) if y else X
+
+
+def check_range(X: Any) -> None:
+    """Refuse entries whose squares overflow; those of float32 are taken in float64."""
+    values = X.data if sp.issparse(X) else X
+    if values.dtype != np.float64 or values.size == 0:
+        return
+    largest = float(max(values.max(), -values.min()))
+    if largest > LARGEST_ENTRY:
+        raise ValueError(
+            f"X has an entry of size {largest:.3g}, whose square exceeds what float64 can hold: "
+            "scale X"
+        )
 
 
 def canonical_rows(X: Any) -> Any:

@@ -20,10 +20,17 @@ from kernelsieve.diagnostics._checks import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from kernelsieve.models import Explanation, KernelRidgeCV
 
-__all__ = ["plot_importances", "plot_kernel_values", "plot_ridge_path", "plot_spectrum"]
+__all__ = [
+    "plot_importances",
+    "plot_kernel_values",
+    "plot_ridge_path",
+    "plot_spectrum",
+    "plot_table_model",
+]
 
 BLUE, RED, GREY = "#2a6f97", "#c1121f", "#6c757d"
 ROUNDING = 1e-16  # eigenvalues below this part of the largest are noise
@@ -225,3 +232,62 @@ def plot_importances(explanation: Explanation, top: int = 15, ax: Axes | None = 
     ax.set_xlabel("importance")
     ax.set_title(f"blue: positive, red: negative; {explanation.note}", fontsize=8)
     return ax
+
+
+def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
+    """What ``TableModel.facts_`` says: columns, monomials, and the mass of every degree.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import numpy as np
+    >>> from kernelsieve import TableModel
+    >>> from kernelsieve.plots import plot_table_model
+    >>> a, b = np.random.default_rng(0).normal(size=(2, 100))
+    >>> model = TableModel("y", n_components=50).fit({"a": a, "b": b, "y": a * b})
+    >>> [ax.get_title(loc="left") for ax in plot_table_model(model.facts_).axes]
+    ['Columns', 'Monomials', 'Degrees']
+    """
+    from matplotlib.figure import Figure
+
+    columns, found = facts["columns"][:top][::-1], facts["monomials"]
+    rows = max(len(columns), min(top, len(found["names"])), 4)
+    figure = Figure(figsize=(10.0, 1.6 + 0.28 * rows), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=[3, 4, 2])
+    left.barh([_shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
+    left.set_title("Columns", loc="left")
+    what = "accuracy" if facts["task"] == "classification" else "error / deviation"
+    left.set_xlabel(f"loss when shuffled ({what})")
+    names = [_shortened(name) for name in found["names"][:top]][::-1]
+    signs = found["coefficients"][:top][::-1]
+    middle.barh(
+        range(len(names)),
+        found["importances"][:top][::-1],
+        color=[BLUE if sign > 0 else RED for sign in signs],
+    )
+    middle.set_yticks(range(len(names)), names)
+    middle.set_title("Monomials", loc="left")
+    middle.set_xlabel("importance (blue: raises, red: lowers)")
+    masses = facts["degree mass"]
+    shown = [degree for degree, mass in enumerate(masses) if mass >= 0.001]
+    right.bar(shown, [100 * masses[degree] for degree in shown], color=BLUE)
+    right.set_xticks(shown[:: max(1, len(shown) // 6)])
+    right.set_title("Degrees", loc="left")
+    right.set_xlabel("degree")
+    right.set_ylabel("% of the kernel")
+    score, value = next(iter(facts["scores"].items()))
+    figure.suptitle(
+        f"{facts['task']} of {_shortened(facts['target'])}: {score} {value:.3g} on unseen rows",
+        fontsize=11,
+    )
+    for ax in (left, middle, right):
+        _quiet(ax)
+        ax.tick_params(labelsize=8)
+    return figure
+
+
+def _shortened(name: str, width: int = 28) -> str:
+    # A dollar sign would start mathematics.
+    text = name if len(name) <= width else name[: width - 1] + "…"
+    return text.replace("$", r"\$")

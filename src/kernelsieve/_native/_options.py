@@ -1,9 +1,33 @@
 """The one place where numba's options are chosen."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numba
+from numba.core import config
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
 
 # Serial and without the interpreter's lock: threads run over blocks of rows, outside.
 native = numba.njit(cache=True, nogil=True)
 inlined = numba.njit(cache=True, nogil=True, inline="always")
 # Sums may be taken in any order, which makes vectors of them; infinities keep their meaning.
 reduction = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A decorator for compiled vector operations that do what ``plain`` does.
+
+    Without compilation (NUMBA_DISABLE_JIT=1) ``plain`` takes their place, so that the loops around
+    them can be tested line by line.
+    """
+    return (lambda compiled: plain) if getattr(config, "DISABLE_JIT", 0) else intrinsic
+
+
+def require_contiguous(*arrays: Any) -> None:
+    """Refuse to compile for arrays whose rows do not follow each other in memory."""
+    for array in arrays:
+        if array.layout != "C":
+            raise TypingError(f"{array} is not C-contiguous: pass np.ascontiguousarray(...)")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
-from kernelsieve._native._options import native, reduction
+from kernelsieve._native._options import native, reduction, require_contiguous, vectors_for
 from kernelsieve._native.hadamard import hadamard_inplace
 from kernelsieve._native.lanes import LANES, alignment, vector_pointer
 
@@ -66,7 +66,11 @@ COSINE_64 = (
 )
 
 
-@intrinsic
+def _multiply_add(a, b, c):
+    return a * b + c
+
+
+@vectors_for(_multiply_add)
 def multiply_add(typing_context, a, b, c):
     """a b + c, in one instruction where the machine has it."""
 
@@ -90,12 +94,15 @@ def polynomial(t, coefficients):
 
 def cosine_sine(angle: Any) -> Any:
     """cos(angle) and sin(angle), with absolute errors below 2e-7 (float32) and 1e-15 (float64)."""
-    raise NotImplementedError("for compiled code only")
+    return _cosine_sine_in(isinstance(angle, np.float32))(angle)
 
 
 @overload(cosine_sine)
 def _cosine_sine(angle):
-    single = angle == types.float32
+    return _cosine_sine_in(angle == types.float32)
+
+
+def _cosine_sine_in(single: bool) -> Any:
     number = np.float32 if single else np.float64
     high, middle, low = (number(part) for part in (PI_32 if single else PI_64))
     sine = tuple(number(c) for c in (SINE_32 if single else SINE_64))
@@ -202,13 +209,24 @@ def large_waves(line, phases, weights, cosines):
 # --- random rotations ----------------------------------------------------------------------------
 
 
-@intrinsic
+def _turn_lanes(entries, offset, turns, place):
+    lanes = np.arange(LANES)
+    vector, stride = entries[offset : offset + LANES].copy(), 1
+    while stride < LANES:
+        own, other = turns[place : place + 2 * LANES].reshape(2, LANES)
+        vector = vector * own + vector[lanes ^ stride] * other
+        place, stride = place + 2 * LANES, 2 * stride
+    entries[offset : offset + LANES] = vector
+
+
+@vectors_for(_turn_lanes)
 def turn_lanes(typing_context, entries, offset, turns, place):
     """Rotations between the LANES entries from ``offset`` on, at strides 1, 2, 4, 8.
 
     Each stride has two vectors in ``turns``, from ``place`` on: the factors of an entry itself and
     of the entry that it is turned with.
     """
+    require_contiguous(entries, turns)
     signature = types.void(entries, types.intp, turns, types.intp)
 
     def codegen(context, builder, signature, args):
@@ -238,9 +256,16 @@ def turn_lanes(typing_context, entries, offset, turns, place):
     return signature, codegen
 
 
-@intrinsic
+def _turn_vectors(entries, offset, stride, cosine, sine):
+    first, second = (slice(start, start + LANES) for start in (offset, offset + stride))
+    a, b = entries[first].copy(), entries[second].copy()
+    entries[first], entries[second] = cosine * a - sine * b, sine * a + cosine * b
+
+
+@vectors_for(_turn_vectors)
 def turn_vectors(typing_context, entries, offset, stride, cosine, sine):
     """Rotations between LANES entries from ``offset`` on and those a ``stride`` further."""
+    require_contiguous(entries)
     number = entries.dtype
     signature = types.void(entries, types.intp, types.intp, number, number)
 

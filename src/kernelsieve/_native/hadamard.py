@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from kernelsieve._native._options import native
+from kernelsieve._native._options import native, require_contiguous, vectors_for
 from kernelsieve._native.lanes import LANES, alignment, vector_pointer
 
 
@@ -40,11 +40,30 @@ def _within(builder: Any, vector: Any) -> Any:
     return vector
 
 
+def _plain_butterflies(lines):
+    """Butterflies between lines, for all strides below their number."""
+    stride = 1
+    while stride < len(lines):
+        pairs = lines.reshape(-1, 2, stride, lines.shape[1])
+        first, second = pairs[:, 0], pairs[:, 1]
+        lines = np.stack([first + second, first - second], axis=1).reshape(lines.shape)
+        stride *= 2
+    return lines
+
+
 def _butterflies(count: int, lanes_too: bool) -> Any:
     """An operation on ``count`` vectors that lie ``stride`` entries apart, from ``offset`` on."""
 
-    @intrinsic
+    def plain(entries, offset, stride):
+        places = offset + stride * np.arange(count)[:, None] + np.arange(LANES)
+        vectors = entries[places]
+        if lanes_too:
+            vectors = _plain_butterflies(vectors.T).T
+        entries[places] = _plain_butterflies(vectors)
+
+    @vectors_for(plain)
     def operation(typing_context, entries, offset, stride):
+        require_contiguous(entries)
         signature = types.void(entries, types.intp, types.intp)
 
         def codegen(context, builder, signature, args):

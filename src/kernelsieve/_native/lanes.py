@@ -11,7 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+
+from kernelsieve._native._options import require_contiguous, vectors_for
 
 LANES = 16  # rows in a vector, and columns in a tile: a cache line of float32
 
@@ -47,12 +48,18 @@ def _advance(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return product
 
 
-@intrinsic
+def _multiply_lanes(stack, level, table, atom, tile, place, weight):
+    stack[level] = stack[level - 1] * table[atom]
+    tile[place] = stack[level] * weight
+
+
+@vectors_for(_multiply_lanes)
 def multiply_lanes(typing_context, stack, level, table, atom, tile, place, weight):
     """stack[level] = stack[level - 1] * table[atom]; tile[place] = stack[level] * weight.
 
     All arrays are contiguous, of shape (?, LANES) and one float type, and do not overlap.
     """
+    require_contiguous(stack, table, tile)
     signature = types.void(stack, types.intp, table, types.intp, tile, types.intp, tile.dtype)
 
     def codegen(context, builder, signature, args):
@@ -70,9 +77,15 @@ def multiply_lanes(typing_context, stack, level, table, atom, tile, place, weigh
     return signature, codegen
 
 
-@intrinsic
+def _add_lane_squares(stack, level, table, atom, sums, place):
+    stack[level] = stack[level - 1] * table[atom]
+    sums[place] += stack[level] ** 2
+
+
+@vectors_for(_add_lane_squares)
 def add_lane_squares(typing_context, stack, level, table, atom, sums, place):
     """stack[level] = stack[level - 1] * table[atom]; sums[place] += stack[level]^2."""
+    require_contiguous(stack, table, sums)
     signature = types.void(stack, types.intp, table, types.intp, sums, types.intp)
 
     def codegen(context, builder, signature, args):
@@ -86,12 +99,17 @@ def add_lane_squares(typing_context, stack, level, table, atom, sums, place):
     return signature, codegen
 
 
-@intrinsic
+def _write_transposed(tile, out, row, column):
+    out[row : row + LANES, column : column + LANES] = tile.T
+
+
+@vectors_for(_write_transposed)
 def write_transposed(typing_context, tile, out, row, column):
     """out[row + b, column + t] = tile[t, b]: LANES rows and columns, transposed in registers.
 
     out is contiguous; its float type may be narrower than the tile's.
     """
+    require_contiguous(tile, out)
     signature = types.void(tile, out, types.intp, types.intp)
 
     def codegen(context, builder, signature, args):

@@ -72,7 +72,7 @@ def tabulate(line, first, step, grid, rotation, out):
     inverse = 1.0 / step
     for b in range(size):
         position = (np.float64(line[b]) - first) * inverse
-        inside = min(max(position, 2.0), n_cells - 4.0)
+        inside = min(position, n_cells - 4.0) if position > 2.0 else 2.0  # also where it is NaN
         cell = np.int64(inside)
         cells[b] = cell - 2
         z = inside - cell
@@ -98,7 +98,7 @@ def tabulate(line, first, step, grid, rotation, out):
     values = np.empty(orders)
     for b in range(size):
         position = (np.float64(line[b]) - first) * inverse
-        if position < 2.0 or position > n_cells - 4.0:
+        if not 2.0 <= position <= n_cells - 4.0:
             exact_values(np.float64(line[b]), rotation, scratch, values)
             for k in range(orders):
                 out[k, b] = values[k]

@@ -29,6 +29,7 @@ from kernelsieve._random import stream
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.bench.machine import environment, watch_memory
 from kernelsieve.bench.methods import PAPER_METHODS, Settings, find_method, transformer_of
+from kernelsieve.bench.own_files import read_dataset
 from kernelsieve.bench.problem import Problem, choose_gamma_alpha, prepare, test_rows
 from kernelsieve.bench.quality import Sample, spectrum_of, take_sample
 from kernelsieve.bench.records import (
@@ -42,9 +43,10 @@ from kernelsieve.bench.records import (
 )
 from kernelsieve.datasets import Dataset
 from kernelsieve.datasets.verify import checksum
+from kernelsieve.tables.readers import READERS
 
 BUILT_IN = ("diabetes", "friedman", "product", "onehot")
-FILE_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+FILE_ENDINGS = tuple(READERS) + tuple(f"{ending}.gz" for ending in READERS)
 LADDER = (125, 250, 500, 1000, 2000, 4000)
 PATIENCE = 2  # doublings of s without a noticeable gain before a method stops
 PROTOCOL = 1  # part of the conditions: raise it when older results are not comparable any more
@@ -147,7 +149,7 @@ class Plan:
 @lru_cache(maxsize=8)
 def _own_file(name: str, modified: int, target: str | None, drop: tuple[str, ...]) -> Dataset:
     """A file of the user's, read once for as long as it is not changed."""
-    return datasets.read_csv(name, target, drop)
+    return read_dataset(name, target, drop)
 
 
 def is_file_name(name: str) -> bool:

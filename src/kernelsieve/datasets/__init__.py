@@ -10,7 +10,6 @@ from kernelsieve.datasets.entry import Dataset, DatasetError, Entry
 from kernelsieve.datasets.folders import cache_folder, data_folder, find_files
 from kernelsieve.datasets.generators import make_friedman, make_onehot, make_product
 from kernelsieve.datasets.loading import ensure_files, load
-from kernelsieve.datasets.own_files import read_csv
 from kernelsieve.datasets.registry import describe, names
 
 __all__ = [
@@ -27,5 +26,4 @@ __all__ = [
     "make_onehot",
     "make_product",
     "names",
-    "read_csv",
 ]

@@ -8,15 +8,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._parallel import map_row_blocks, row_blocks
+from kernelsieve._memory import check_matrix
+from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
 from kernelsieve._source import ArraySource, Mapped, Source, check_source
-from kernelsieve._validation import FLOATS, canonical_rows, check_count, sparse_output
-from kernelsieve.kernels import Kernel, resolve_kernel
+from kernelsieve._validation import check_count, sparse_output, valid_rows
+from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Matern, SeriesKernel, resolve_kernel
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+BOUNDED = (Gaussian, Laplacian, Matern)  # kernels with k(x, x) = 1
+SMALLER_OUTPUT = (
+    "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
+    "kernelsieve.sources, which goes block by block"
+)
 
 
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -50,7 +56,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         rows = self._source(X, y)
         self._check_n_components()
+        thread_count(self.n_jobs)
         self.kernel_ = self._resolve_kernel(rows)
+        self._check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
         return self
 
@@ -85,21 +93,45 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _transform(self, X: Any) -> Any:
         """``transform`` of validated rows."""
-        Z = np.empty((X.shape[0], self.n_components_), dtype=X.dtype)
+        Z = self._empty(X.shape[0], X.dtype)
         map_row_blocks(
-            lambda rows: self._fill(X[rows], Z[rows]),
+            lambda rows: self._fill_finite(X[rows], Z[rows]),
             X.shape[0],
             self._block_rows(X.dtype),
             self.n_jobs,
         )
         return Z
 
+    def _empty(self, n_rows: int, dtype: Any) -> NDArray[Any]:
+        """Room for the features of so many rows, where there is any."""
+        s, dtype = self.n_components_, np.dtype(dtype)
+        what = f"transform of {n_rows:,} rows to {s:,} features in {dtype}"
+        check_matrix(n_rows, s, dtype, what, SMALLER_OUTPUT)
+        return np.empty((n_rows, s), dtype=dtype)
+
     def _transform_block(self, X: Any) -> Any:
         """``transform`` of a block of validated rows in this thread, for those who stream."""
         Z = np.empty((X.shape[0], self.n_components_), dtype=X.dtype)
         for rows in row_blocks(X.shape[0], self._block_rows(X.dtype)):
-            self._fill(X[rows], Z[rows])
+            self._fill_finite(X[rows], Z[rows])
         return Z
+
+    def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
+        """``_fill``, with a word where a row is too long for its float type."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._fill(X, out)
+        self._check_finite(out, X)
+
+    def _check_finite(self, values: NDArray[Any], X: Any) -> None:
+        if isinstance(self.kernel_, BOUNDED):  # no row is too long for these
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(values.sum()) or np.isfinite(values).all():
+                return
+        raise ValueError(
+            f"{self.kernel_!r} overflows {values.dtype} on a row whose largest entry is "
+            f"{abs(X).max():.6g}: scale X, or lower gamma"
+        )
 
     def _raw_block(self, X: Any) -> Any:
         """What ``_mixing`` makes features of, for those who can save themselves that product."""
@@ -111,11 +143,20 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return None
 
     def _validated(self, X: Any, reset: bool) -> Any:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
-        return canonical_rows(X)
+        return valid_rows(self, X, reset)
 
     def _check_n_components(self) -> None:
         check_count(self.n_components, "n_components", "it is the number of features to make")
+
+    def _check_scale(self, dtype: Any) -> None:
+        """Refuse a kernel that multiplies rows by what their float type cannot hold."""
+        if isinstance(self.kernel_, SeriesKernel):
+            scale, limits = self.kernel_._scale, np.finfo(dtype)
+            if not float(limits.tiny) <= scale <= float(limits.max):
+                raise ValueError(
+                    f"{self.kernel_!r} multiplies rows by {scale:.3g}, which {np.dtype(dtype)} "
+                    "cannot hold: scale X, or pass it in float64"
+                )
 
     def _resolve_kernel(self, X: Source) -> Kernel:
         degree, coef0 = getattr(self, "degree", 3), getattr(self, "coef0", 1.0)

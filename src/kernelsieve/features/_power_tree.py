@@ -7,8 +7,9 @@ Nodes are exact as long as the products of their children's coordinates fit into
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,9 +42,18 @@ class PowerTree:
     @classmethod
     def sample(cls, n_features: int, degrees: frozenset[int], width: int, seed: int) -> PowerTree:
         """A tree for rows of ``n_features``, nowhere wider than ``width``, a power of two."""
+        return cls.grow(n_features, degrees, width, SeededDraws(seed))
+
+    @classmethod
+    def grow(cls, n_features: int, degrees: frozenset[int], width: int, draws: Draws) -> PowerTree:
+        """The tree of some draws: what is drawn depends on the first three numbers only."""
         return cls(
-            _grow(n_features, degrees, width, seed, "root"), power_of_two(n_features) <= width
+            _grow(n_features, degrees, width, draws, "root"), power_of_two(n_features) <= width
         )
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """All that was drawn, in the order in which it was."""
+        return list(self.root.arrays())
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -71,6 +81,11 @@ class Leaf:
         out = np.empty((unit.shape[0], self.osnap.size), dtype=unit.dtype)
         self.osnap.fill(unit, out)
         return {1: out}
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """What was drawn for it."""
+        if self.osnap is not None:
+            yield self.osnap.codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +123,15 @@ class Node:
             result[k] = out
         return result
 
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """What was drawn for it and below."""
+        yield from self.left.arrays()
+        yield from self.right.arrays()
+        yield from self.left_signs.values()
+        yield from self.right_signs.values()
+        for pair in self.places.values():
+            yield from pair
+
 
 def _left(k: int) -> int:
     return (k + 1) // 2
@@ -117,32 +141,64 @@ def _right(k: int) -> int:
     return k // 2
 
 
+class Draws(Protocol):
+    """Where the random parts of a tree come from; ``keys`` name each of them."""
+
+    def osnap(self, n_features: int, width: int, *keys: str | int) -> SampledOSNAP:
+        """The sketch of a leaf."""
+
+    def signs(self, count: int, *keys: str | int) -> NDArray[np.int8]:
+        """Independent signs."""
+
+    def pairs(
+        self, n_left: int, n_right: int, size: int, *keys: str | int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """At most ``size`` pairs of coordinates."""
+
+
+@dataclass(frozen=True)
+class SeededDraws:
+    """Draws of a seed."""
+
+    seed: int
+
+    def osnap(self, n_features: int, width: int, *keys: str | int) -> SampledOSNAP:
+        osnap = OSNAP(n_features, width, min(LEAF_SPARSITY, width))
+        return osnap.sample(stream(self.seed, *keys))
+
+    def signs(self, count: int, *keys: str | int) -> NDArray[np.int8]:
+        return random_signs(count, stream(self.seed, *keys))
+
+    def pairs(
+        self, n_left: int, n_right: int, size: int, *keys: str | int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return spread_pairs(n_left, n_right, size, stream(self.seed, *keys))
+
+
 def _grow(
-    n_features: int, degrees: frozenset[int], width: int, seed: int, path: str
+    n_features: int, degrees: frozenset[int], width: int, draws: Draws, path: str
 ) -> Leaf | Node:
     if degrees == {1}:
         if power_of_two(n_features) <= width:
             return Leaf({1: n_features}, None)
-        osnap = OSNAP(n_features, width, min(LEAF_SPARSITY, width))
-        return Leaf({1: width}, osnap.sample(stream(seed, path)))
+        return Leaf({1: width}, draws.osnap(n_features, width, path))
     joined = sorted(degrees - {1})
     left, right = (
-        _grow(n_features, frozenset(map(half, which)), width, seed, f"{path} {side}")
+        _grow(n_features, frozenset(map(half, which)), width, draws, f"{path} {side}")
         for half, which, side in ((_left, degrees, "left"), (_right, joined, "right"))
     )
     left_signs, right_signs = (
-        {
-            j: random_signs(child.sizes[j], stream(seed, path, side, j))
-            for j in set(map(half, joined))
-        }
+        {j: draws.signs(child.sizes[j], path, side, j) for j in sorted(set(map(half, joined)))}
         for child, half, side in ((left, _left, "left"), (right, _right, "right"))
     )
     places = {
-        k: spread_pairs(
+        k: draws.pairs(
             power_of_two(left.sizes[_left(k)]),
             power_of_two(right.sizes[_right(k)]),
             width,
-            stream(seed, path, "pairs", k),
+            path,
+            "pairs",
+            k,
         )
         for k in joined
     }

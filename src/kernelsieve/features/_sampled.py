@@ -22,6 +22,7 @@ from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
 from kernelsieve.sampling.frame import ROTATION_ROWS, Frame
 from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.product_features import ProductFeatures
 from kernelsieve.sampling.space import MercerSpace, MonomialSpace, Space, proposal_rows
 
@@ -37,6 +38,7 @@ LARGEST_ROTATION = 2048  # columns; beyond, "auto" does not look for principal d
 LARGEST_MERCER = 256  # columns; beyond, "auto" stays with monomials: hardly worse, made quicker
 DENSE_BLOCK_ROWS = 2048
 SPARSE_BLOCK_ROWS = 2048
+NO_FACTOR = Multisets.from_tuples([()])
 
 
 class SampledFeatures(FeatureMap):
@@ -85,7 +87,12 @@ class SampledFeatures(FeatureMap):
         self._hold_out(X, seed)
         space = self._choose_space(X, candidates, series, seed)
         size = self._size(space, X, seed)
-        self._adopt(self._choose(space, X, size, seed))
+        self._adopt(self._some(space, X, size, seed))
+
+    def _some(self, space: Space, X: Source, size: int, seed: int) -> ProductFeatures:
+        """``_choose``; where the kernel is 0 on all rows, the constant, which is then 0, too."""
+        chosen = self._choose(space, X, size, seed)
+        return chosen if len(chosen) else space.features(NO_FACTOR, np.ones(1))
 
     def _rows_to_take(self, X: Source, seed: int) -> NDArray[np.int64]:
         """The rows that this fit will look at one by one, so that one pass can bring them all."""
@@ -117,7 +124,7 @@ class SampledFeatures(FeatureMap):
         size = min(int(np.ceil(2.0 * dimension)), largest)
         while size < largest:
             pilot = root_seed(stream(seed, "pilot", size))
-            self._adopt(self._choose(space, X, size, pilot))
+            self._adopt(self._some(space, X, size, pilot))
             if float(self._estimate_spectral_epsilon()) <= self.eps or self.n_components_ < size:
                 break
             size = min(2 * size, largest)
@@ -270,16 +277,30 @@ class SampledFeatures(FeatureMap):
 
     def _transform_block(self, X: Any) -> Any:
         if sp.issparse(X) and self._takes_sparse():
-            return self.features_.csr(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                Z = self.features_.csr(X)
+            self._check_finite(Z.data, X)
+            return Z
         return super()._transform_block(X.toarray() if sp.issparse(X) else X)
 
     def _transform(self, X: Any) -> Any:
         if not sp.issparse(X):
             return super()._transform(X)
-        blocks = map_row_blocks(
-            lambda rows: self._transform_block(X[rows]), X.shape[0], SPARSE_BLOCK_ROWS, self.n_jobs
-        )
-        return sp.vstack(blocks, format="csr") if self._takes_sparse() else np.vstack(blocks)
+        if self._takes_sparse():
+            blocks = map_row_blocks(
+                lambda rows: self._transform_block(X[rows]),
+                X.shape[0],
+                SPARSE_BLOCK_ROWS,
+                self.n_jobs,
+            )
+            return sp.vstack(blocks, format="csr")
+        Z = self._empty(X.shape[0], X.dtype)
+
+        def fill(rows: slice) -> None:
+            Z[rows] = self._transform_block(X[rows])
+
+        map_row_blocks(fill, X.shape[0], SPARSE_BLOCK_ROWS, self.n_jobs)
+        return Z
 
     def _takes_sparse(self) -> bool:
         """Whether zeros of a row stay zeros in this map's frame and basis."""

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from kernelsieve._memory import check_memory
 from kernelsieve._moments import squared_norms
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import stream
@@ -28,6 +29,7 @@ from kernelsieve.kernels import Gaussian, SeriesKernel
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 MASS_ROWS = 4096
 EXACT_ROWS = 256
+TUPLE_BYTES = 100
 
 
 class SeriesFeatures(FeatureMap):
@@ -67,13 +69,17 @@ class SeriesFeatures(FeatureMap):
             int(self.n_components),
             stream(seed, "degrees"),
         )
+        self._list_monomials(X.shape[1])
+        self._draw([block for block in self._blocks if not block.exact], X.shape[1], seed)
+
+    def _list_monomials(self, n_features: int) -> None:
+        """Those of the blocks that are exact."""
         self._monomials = {
-            block.degree: Monomials.of(X.shape[1], block.degree)
+            block.degree: Monomials.of(n_features, block.degree)
             for block in self._blocks
             if block.exact
         }
         self.n_components_ = self._blocks[-1].stop
-        self._draw([block for block in self._blocks if not block.exact], X.shape[1], seed)
 
     @abstractmethod
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
@@ -319,6 +325,12 @@ class Monomials:
     @classmethod
     def of(cls, n_features: int, degree: int) -> Monomials:
         """Those of ``degree`` in ``n_features`` coordinates."""
+        count = monomial_count(n_features, degree)
+        check_memory(
+            count * (TUPLE_BYTES + 24.0 * degree),
+            f"a list of all {count:,} products of {degree} of {n_features:,} columns",
+            "lower n_components",
+        )
         multisets = list(itertools.combinations_with_replacement(range(n_features), degree))
         coordinates = np.array(multisets, dtype=np.intp).reshape(len(multisets), degree).T
         log_orders = np.full(len(multisets), gammaln(degree + 1.0))

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_matrix
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
@@ -27,6 +28,7 @@ from kernelsieve.sampling.frequencies import (
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
 BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
+STRUCTURED_ENTRIES = 12  # numbers that stand for one structured frequency
 PANEL = 1024  # frequencies at a time
 ANGLES = 2**19  # at a time: they stay in the cache until their cosines are written
 
@@ -110,6 +112,7 @@ class FourierFeatures(FeatureMap):
         # An odd number of features leaves one frequency without its sine: it gets a phase.
         pairs = self.n_components_ // 2 if self.variant == "cos+sin" else 0
         singles = self.n_components_ - 2 * pairs
+        self._check_frequencies(X.shape[1], pairs + singles)
         frequencies, self.weights_ = self._draw(X, pairs + singles, stream(seed, "frequencies"))
         if isinstance(frequencies, np.ndarray):  # Cauchy variables may exceed float32
             frequencies.clip(*_range(X.dtype), out=frequencies)
@@ -139,6 +142,19 @@ class FourierFeatures(FeatureMap):
         alpha = 1.0 if self.alpha is None else self.alpha
         check_positive(alpha, "alpha", "it is added to the kernel's diagonal")
         return modified_frequencies(kernel, _sides(X), X.shape[0], alpha, count, rng)
+
+    def _check_frequencies(self, n_features: int, count: int) -> None:
+        """Refuse tables that do not fit, before they are drawn in float64."""
+        structured = self.frequencies == "structured"
+        width = STRUCTURED_ENTRIES if structured else n_features
+        check_matrix(
+            width,
+            count,
+            np.float64,
+            f"a table of {count:,} frequencies of {n_features:,} columns",
+            "at most {fits} would fit: lower n_components"
+            + ("" if structured else ", or use frequencies='structured'"),
+        )
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         frequencies = self.frequencies_.astype(X.dtype, copy=False)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_square
 from kernelsieve._source import Source
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.features._base import FeatureMap
@@ -125,6 +126,14 @@ class NystromFeatures(FeatureMap):
             return self._given_landmarks(X), None
         check_choice(self.landmarks, "landmarks", (*ROWS, "kmeans"))
         size = int(self.n_components)
+        # The kernel matrix of the landmarks, what is left of it at each pivot, factor and inverse.
+        used = min(size, X.shape[0])
+        check_square(
+            used,
+            4 * 8,
+            f"whitening by the kernel matrix of {used:,} landmarks",
+            "at most {fits} would fit: lower n_components",
+        )
         if size >= X.shape[0]:
             return X[np.arange(X.shape[0])], np.arange(X.shape[0])
         uniform = self.landmarks == "uniform"  # looks at no row

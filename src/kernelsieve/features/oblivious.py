@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_memory
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice
-from kernelsieve.features._power_tree import PowerTree
+from kernelsieve.features._power_tree import Draws, PowerTree, SeededDraws
 from kernelsieve.features._series_rows import Block, SeriesFeatures, degree_masses
 from kernelsieve.sketches import SRHT
-from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches._base import FEWEST_ROWS, power_of_two
 
 # Width of the tree against what comes out, for each degree (on average over the columns), and at
 # most. The paper asks for order q / eps^2; rows that are far longer than others need it.
@@ -102,11 +103,9 @@ class ObliviousFeatures(SeriesFeatures):
         self._sizes: dict[int, int] = {}
         if not blocks:
             return
-        degrees = frozenset(block.degree for block in blocks)
-        self._tree = PowerTree.sample(
-            n_features, degrees, self._width(blocks), root_seed(stream(seed, "tree"))
-        )
-        self._sizes = self._tree.sizes
+        self._check_tree(blocks, len({block.degree for block in blocks}))
+        seeded = SeededDraws(root_seed(stream(seed, "tree")))
+        self._grow(blocks, n_features, seeded)
         compression = SRHT if self.compress == "srht" else GaussianMatrix
         self._compressions = {
             block.degree: compression(self._sizes[block.degree], block.width).sample(
@@ -114,6 +113,21 @@ class ObliviousFeatures(SeriesFeatures):
             )
             for block in blocks
         }
+
+    def _grow(self, blocks: list[Block], n_features: int, draws: Draws) -> None:
+        degrees = frozenset(block.degree for block in blocks)
+        self._tree = PowerTree.grow(n_features, degrees, self._width(blocks), draws)
+        self._sizes = self._tree.sizes
+
+    def _check_tree(self, blocks: list[Block], n_degrees: int) -> None:
+        """Refuse a tree that does not fit: places of each degree, and a block of rows."""
+        width = self._width(blocks)
+        what = f"a tree of {n_degrees} sketches of {width:,} coordinates"
+        check_memory(8.0 * width * n_degrees * (2 + FEWEST_ROWS), what, "lower n_components")
+        if self.compress == "gaussian":
+            columns = sum(block.width for block in blocks)
+            what = f"Gaussian matrices of {width:,} x {columns:,}"
+            check_memory(8.0 * width * columns, what, "use compress='srht', or lower n_components")
 
     def _width(self, blocks: list[Block]) -> int:
         columns = sum(block.width for block in blocks)
@@ -123,7 +137,7 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _block_rows(self, dtype: Any) -> int:
         row_bytes = max(1, sum(self._sizes.values())) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 16, 256))
+        return int(np.clip(BLOCK_BYTES // row_bytes, FEWEST_ROWS, 256))
 
     def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:
         powers = self._tree.powers(unit)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_matrix
 from kernelsieve._random import stream
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Polynomial
 from kernelsieve.sketches import TensorSketch
+from kernelsieve.sketches._base import FEWEST_ROWS
 
 
 class TensorSketchFeatures(FeatureMap):
@@ -73,6 +74,14 @@ class TensorSketchFeatures(FeatureMap):
             )
         kernel.diag(X)  # says so if it overflows X's float type
         self.n_components_ = int(self.n_components)
+        check_matrix(
+            FEWEST_ROWS * (kernel.degree + 1),
+            self.n_components_,
+            X.dtype,
+            f"a block of {FEWEST_ROWS} rows of {self.n_components_:,} features, with "
+            f"{kernel.degree} factors",
+            "at most {fits} features would fit: lower n_components",
+        )
         self.sketch_ = TensorSketch(
             X.shape[1],
             self.n_components_,
@@ -86,8 +95,3 @@ class TensorSketchFeatures(FeatureMap):
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.sketch_.fill(X, out)
-        if not np.isfinite(out).all():
-            raise ValueError(
-                f"{self.kernel_!r} overflows {out.dtype} on a row whose largest entry is "
-                f"{abs(X).max():.6g}: scale X, or lower gamma"
-            )

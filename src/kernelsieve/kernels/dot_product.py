@@ -16,6 +16,8 @@ from kernelsieve._moments import squared_norms
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.kernels.base import SeriesKernel
 
+SMALLEST_FACTOR = 1e-15  # of inner products in float32
+
 
 class _DotProductKernel(SeriesKernel):
     """A function of <x, y>: one matrix product, then the function in place."""
@@ -26,8 +28,11 @@ class _DotProductKernel(SeriesKernel):
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
         self._check_radius(X, Y)
+        dtype = np.result_type(X.dtype, Y.dtype)
+        if dtype == np.float32 and not SMALLEST_FACTOR <= self._scale**2 <= 1 / SMALLEST_FACTOR:
+            X, Y = X.astype(np.float64), Y.astype(np.float64)  # else the factor meets subnormals
         with np.errstate(over="ignore", invalid="ignore"):
-            gram = fill_gram(X, Y, self._of_product, n_jobs)
+            gram = fill_gram(X, Y, self._of_product, n_jobs).astype(dtype, copy=False)
         return self._check_finite(gram)
 
     def diag(self, X: Any) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils.validation import check_non_negative
 
+from kernelsieve._gram import empty_gram
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._validation import check_points
 from kernelsieve.kernels.base import Kernel
@@ -66,7 +67,7 @@ class Pairwise(Kernel):
             )
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
-        gram = np.empty((X.shape[0], Y.shape[0]), dtype=np.result_type(X.dtype, Y.dtype))
+        gram = empty_gram(X, Y, np.result_type(X.dtype, Y.dtype))
         if sp.issparse(X) != sp.issparse(Y):  # scikit-learn wants both of one kind
             X, Y = sp.csr_array(X), sp.csr_array(Y)
 
@@ -95,5 +96,7 @@ class Pairwise(Kernel):
 
 def _for_chi2(X: Any) -> Any:
     """Rows as scikit-learn's compiled loop wants them: without negative values, and writeable."""
+    if sp.issparse(X):
+        raise ValueError("the chi2 kernel takes no sparse rows: pass X.toarray()")
     check_non_negative(X, "the chi2 kernel")
-    return X if sp.issparse(X) else np.require(X, requirements="W")
+    return np.require(X, requirements="W")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
+from kernelsieve._memory import check_square
 from kernelsieve._moments import moments
+from kernelsieve._parallel import thread_count
 from kernelsieve._source import ArraySource, Block, Source, as_source, check_source, recoded
-from kernelsieve._validation import FLOATS, canonical_rows, check_count
+from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 
 LARGEST_SCALE_RATIO = 1e3
 NAMED_COLUMNS = 5
 LARGEST_BLOCK = 4096
+LARGEST_TARGET = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e150}
 
 
 class FeatureModel(BaseEstimator):
@@ -40,6 +44,7 @@ class FeatureModel(BaseEstimator):
 
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
+        self._rows_per_block(rows.shape[0])  # says so where block_rows is wrong
         warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
         self.features_ = self._fresh_features(**inherited)
         self.features_.fit(rows)
@@ -49,8 +54,7 @@ class FeatureModel(BaseEstimator):
         if isinstance(X, Source):
             check_source(self, X, reset)
             return X
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C")
-        return canonical_rows(X)
+        return valid_rows(self, X, reset)
 
     def _valid_rows_and_targets(
         self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, **options: Any
@@ -63,15 +67,22 @@ class FeatureModel(BaseEstimator):
             if X.target_shape is None:
                 raise ValueError("the source has no target: pass y, or name its target column")
             return X
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
-        )
-        return ArraySource(canonical_rows(X), y, checked_weights(sample_weight, X))
+        X, y = valid_rows(self, X, reset, y=y, **options)
+        return ArraySource(X, y, checked_weights(sample_weight, X))
 
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
         """Valid rows with targets that are numbers; ``columns_of`` makes columns of them."""
         return self._valid_rows_and_targets(
             X, y, sample_weight, reset, multi_output=True, y_numeric=True
+        )
+
+    def _check_gram(self, size: int, way_out: str = "") -> None:
+        """Refuse the normal equations of so many features where they do not fit."""
+        # Their sum and the blocks under way; then a copy that is centred, one that is shifted.
+        copies = 3 + thread_count(self.n_jobs)
+        what = f"the {size:,} x {size:,} matrix of products of the features"
+        check_square(
+            size, 8 * copies, what, f"at most {{fits}} would fit: {way_out}lower n_components"
         )
 
     def _rows_per_block(self, n_rows: int) -> int:
@@ -109,6 +120,22 @@ class FeatureModel(BaseEstimator):
         return tags
 
 
+def times(Z: Any, coefficients: NDArray[np.float64], dtype: Any = None) -> NDArray[Any]:
+    """Z times coefficients in Z's (or another) float type; what overflows becomes infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = Z @ coefficients.astype(Z.dtype, copy=False)
+        return product if dtype is None else product.astype(dtype, copy=False)
+
+
+def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
+    """The values, of which none may be infinite."""
+    if np.isfinite(values).all():
+        return values
+    raise ValueError(
+        f"{what} exceed what {values.dtype} can hold: scale the data, or pass X in float64"
+    )
+
+
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     """Weights >= 0 with a positive sum, or none."""
     if sample_weight is None:
@@ -121,14 +148,20 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
 
 def columns_of(rows: Source) -> Source:
     """The same rows with targets of shape (n, n_outputs), in float64."""
-    return recoded(rows, numbers_of, rows.target_shape or (1,))
+    return recoded(rows, partial(numbers_of, rows.dtype), rows.target_shape or (1,))
 
 
-def numbers_of(y: Any, weights: Any) -> tuple[NDArray[np.float64], Any]:
+def numbers_of(dtype: Any, y: Any, weights: Any) -> tuple[NDArray[np.float64], Any]:
     """Targets of a block as columns of finite numbers, and its weights."""
     columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if not np.isfinite(columns).all():
         raise ValueError("y contains NaN or infinity: drop those rows or fill them")
+    largest = float(np.abs(columns).max(initial=0.0))
+    if largest > LARGEST_TARGET[np.dtype(dtype)]:
+        raise ValueError(
+            f"y reaches {largest:.3g}, whose squares and sums exceed what {dtype} (that of X) can "
+            "hold: scale y"
+        )
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and >= 0")
     return columns, weights

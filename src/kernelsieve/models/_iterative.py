@@ -14,6 +14,7 @@ from kernelsieve._linalg import Solution, conjugate_gradients, regularised_chole
 from kernelsieve._source import Block, Source
 from kernelsieve.diagnostics._operators import GramOperator, NystromSketch
 from kernelsieve.features import FeatureMap
+from kernelsieve.models._base import times
 from kernelsieve.models._linear import NormalEquations
 
 SKETCH_SIZE = 256  # test vectors of the preconditioner for many features
@@ -87,7 +88,7 @@ class FeatureBlocks:
 
 def _product(Z: Any, V: Array) -> Array:
     """Z V in Z's float type, as float64."""
-    return np.asarray(Z @ V.astype(Z.dtype, copy=False), dtype=np.float64)
+    return times(Z, V, np.float64)
 
 
 class _CentredGram:
@@ -180,6 +181,10 @@ def solve_exact(
     if not fit_intercept:
         return Solution(u, solution.iterations, solution.residual), np.zeros(y.shape[1])
     # The dual coefficients of an unpenalised intercept sum to zero.
-    intercepts = u[:, :-1].sum(axis=0) / u[:, -1].sum()
+    total = float(u[:, -1].sum())
+    if total > 0:
+        intercepts = u[:, :-1].sum(axis=0) / total
+    else:  # alpha is lost in the rounding of K: no step was possible, as the warning says
+        intercepts = np.average(y, axis=0, weights=weights)
     dual = u[:, :-1] - np.outer(u[:, -1], intercepts)
     return Solution(dual, solution.iterations, solution.residual), intercepts

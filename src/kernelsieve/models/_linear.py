@@ -58,6 +58,13 @@ class NormalEquations:
         single: bool = False,
     ) -> NormalEquations:
         """The sums over the rows of a block of features; ``single`` multiplies in float32."""
+        with np.errstate(over="ignore", invalid="ignore"):  # told where they are solved
+            return cls._of_block(Z, y, weights, single)
+
+    @classmethod
+    def _of_block(
+        cls, Z: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None, single: bool
+    ) -> NormalEquations:
         if weights is not None:
             roots = np.sqrt(weights)[:, None]
             Z = sp.csr_array(Z.multiply(roots)) if sp.issparse(Z) else Z * roots.astype(Z.dtype)

@@ -33,7 +33,14 @@ class Labels:
     @classmethod
     def of_block(cls, block: Block) -> Labels:
         """Those of a block of rows."""
-        return cls(*np.unique(column_or_1d(block.y), return_counts=True))
+        y = column_or_1d(block.y)
+        if y.dtype.kind == "O":
+            if any(label is None or label != label for label in y):
+                raise ValueError("y contains NaN or missing labels: drop or label those rows")
+            kinds = sorted({type(label).__name__ for label in y})
+            if len(kinds) > 1:
+                raise ValueError(f"y has labels of the types {', '.join(kinds)}: use one of them")
+        return cls(*np.unique(y, return_counts=True))
 
     def __iadd__(self, other: Labels) -> Labels:
         together, places = np.unique(
@@ -271,7 +278,7 @@ class KernelSVC(_FeatureClassifier):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map and the machine."""
         check_positive(self.C, "C", "it weighs the errors against the margin")
-        rows, _ = self._labelled(X, y)
+        rows, _ = self._labelled(X, y, sample_weight)
         X, y = rows.in_memory("KernelSVC"), rows.take(np.arange(rows.shape[0])).y
         self._fit_features(recoded(rows, _Signs(self.classes_, None), ()), alpha=1.0 / self.C)
         self.svc_ = LinearSVC(
@@ -286,5 +293,6 @@ class KernelSVC(_FeatureClassifier):
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Distances to the separating plane in feature space."""
         check_is_fitted(self)
-        parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), self._valid_rows(X))
-        return np.concatenate(parts)
+        X = self._valid_rows(X)
+        parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), X)
+        return np.concatenate(parts).astype(X.dtype, copy=False)

@@ -26,8 +26,8 @@ class Explanation:
     names : ndarray of str
     coefficients : ndarray of shape (n_features,)
     importances : ndarray of shape (n_features,)
-        The absolute coefficient times the standard deviation of the feature: what it moves
-        predictions by.
+        The absolute coefficient (over all outputs) times the standard deviation of the feature:
+        what it moves predictions by.
     note : str
         What the names leave unsaid.
     """
@@ -53,12 +53,13 @@ class Explanation:
 
 
 def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
-    """Rank the features of a fitted model with a single output.
+    """Rank the features of a fitted model.
 
     Parameters
     ----------
     model : KernelRidge or KernelRidgeCV
         With AdaptiveFeatures or RowNormFeatures: other maps have no features that can be named.
+        Of several outputs a feature's coefficient is the one of largest size.
     X : {array-like, sparse matrix} of shape (n, d), or Source
         Rows to measure the spread of the features on; the training rows, or some of them. Of a
         source 20,000 rows are taken.
@@ -76,20 +77,20 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     'x1 x3'
     """
     check_is_fitted(model)
-    features = model.features_
+    features = getattr(model.features_, "map_", model.features_)  # what AutoFeatures chose
     if not isinstance(features, SampledFeatures):
         raise TypeError(
             f"{type(features).__name__} has no features that can be named: use AdaptiveFeatures or "
             "RowNormFeatures"
         )
-    coefficients = np.asarray(model.coef_)
-    if coefficients.ndim != 1:
-        raise ValueError("explain is for a single output: fit one target at a time")
+    outputs = np.asarray(model.coef_).reshape(len(model.coef_), -1)
+    largest = np.abs(outputs).argmax(axis=1)
+    coefficients = outputs[np.arange(len(outputs)), largest]
     if isinstance(X, Source):
         X = X[keyed_rows(X.shape[0], SOURCE_ROWS, 0, "explain")]
     Z = features.transform(X)
     dense = Z.toarray() if hasattr(Z, "toarray") else Z
-    importances = np.abs(coefficients) * np.std(dense, axis=0, dtype=np.float64)
+    importances = np.linalg.norm(outputs, axis=1) * np.std(dense, axis=0, dtype=np.float64)
     order = np.argsort(-importances, kind="stable")
     if input_features is None:
         input_features = getattr(model, "feature_names_in_", None)

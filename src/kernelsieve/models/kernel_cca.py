@@ -16,7 +16,7 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
-from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._base import FeatureModel, finite, times
 from kernelsieve.models._linear import NormalEquations
 
 
@@ -106,6 +106,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
                 NormalEquations.of_block(dense, np.empty((len(dense), 0))),
             )
 
+        self._check_gram(self.features_.n_components_ + self.features_y_.n_components_)
         views = self._reduce(block, rows)
         left, right = views.cross.centred(True), views.other.centred(True)
         left_factor, _ = regularised_cholesky(left.gram, alpha)
@@ -130,6 +131,11 @@ class KernelCCA(TransformerMixin, FeatureModel):
         """Scores of rows of the second view."""
         check_is_fitted(self)
         Y = _second_view(y)
+        if Y.shape[1] != self.features_y_.n_features_in_:
+            raise ValueError(
+                f"y has {Y.shape[1]} columns, but KernelCCA was fitted to "
+                f"{self.features_y_.n_features_in_}"
+            )
         return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_)
 
     def _scores(
@@ -139,15 +145,14 @@ class KernelCCA(TransformerMixin, FeatureModel):
         mean: NDArray[np.float64],
         weights: NDArray[np.float64],
     ) -> NDArray[Any]:
-        offset, weights = (mean @ weights).astype(X.dtype), weights.astype(X.dtype)
-        return np.concatenate(
-            map_row_blocks(
-                lambda rows: features._transform_block(X[rows]) @ weights - offset,
-                X.shape[0],
-                self._rows_per_block(X.shape[0]),
-                self.n_jobs,
-            )
+        offset = (mean @ weights).astype(X.dtype)
+        parts = map_row_blocks(
+            lambda rows: times(features._transform_block(X[rows]), weights) - offset,
+            X.shape[0],
+            self._rows_per_block(X.shape[0]),
+            self.n_jobs,
         )
+        return finite(np.concatenate(parts), "the scores")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,12 +11,13 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._memory import check_matrix
 from kernelsieve._random import root_seed, stream
-from kernelsieve._source import Source, as_source
+from kernelsieve._source import ArraySource, Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel, columns_of
+from kernelsieve.models._base import FeatureModel, columns_of, finite, times
 from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.models._linear import (
     NormalEquations,
@@ -48,8 +49,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         The normal equations at once, or conjugate gradients that never form them. "auto" changes
         over at 8,192 features, and solves on the side of the rows where they are fewer.
     refine : bool, default False
-        Solve the *exact* kernel ridge regression, with the features as a preconditioner. Every
-        iteration evaluates the kernel at all pairs of rows: for up to about 50,000 of them.
+        Solve the *exact* kernel ridge regression, with the features as a preconditioner, which are
+        then chosen without y. Every iteration evaluates the kernel at all pairs of rows: for up to
+        about 50,000 of them. ``NystromFeatures(landmarks="rpcholesky")`` needs fewest iterations.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
@@ -128,7 +130,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         given = self._numeric(X, y, sample_weight)
         self._single_output = given.target_shape == ()
         rows = columns_of(given)
-        self._fit_features(rows, alpha=alpha)
+        # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
+        seen = ArraySource(rows.in_memory("refine=True")) if self.refine else rows
+        self._fit_features(seen, alpha=alpha)
         self._equations = None
         self.solver_ = self._choose_solver(rows.shape[0])
         self.n_iter_, self._solution = 1, None
@@ -186,6 +190,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _accumulate(self, rows: Source) -> NormalEquations:
         """The normal equations of the targets on the features; never more than a few blocks."""
+        self._check_gram(self.features_.n_components_, "use KernelRidge(solver='cg'), or ")
         mixing = mixing_of(self.features_, rows.dtype)
         single = mixing is None and float32_products_suffice(self.features_, rows, self.alpha)
         total: NormalEquations = self._reduce(
@@ -216,11 +221,22 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _set(self, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]) -> None:
         one = self._single_output
+        finite(coefficients, "the coefficients")
         self.coef_ = coefficients[:, 0] if one else coefficients
         self.intercept_ = float(intercepts[0]) if one else intercepts
 
     def _refine(self, rows: Source, alpha: float) -> None:
         X = rows.in_memory("refine=True")
+        n = rows.shape[0]
+        size = min(n, self._rows_per_block(n))
+        # A block of the kernel matrix, and what its exponents were computed in.
+        check_matrix(
+            2 * size,
+            n,
+            np.float64,
+            f"refine=True, with {size:,} of {n:,} rows of the kernel matrix at a time,",
+            "{fits} rows would fit: lower block_rows, or leave refine=False",
+        )
         solution, intercepts = solve_exact(
             self.features_.kernel_,
             self._feature_blocks(rows),
@@ -264,28 +280,35 @@ class KernelRidge(RegressorMixin, FeatureModel):
         leverages = np.concatenate(self._map_blocks(lambda Z, _: self._posterior().leverages(Z), X))
         if self.fit_intercept:
             leverages += 1.0 / self._posterior().weight
-        deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
-        return mean, deviations.astype(X.dtype)
+        with np.errstate(over="ignore"):
+            deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
+            return mean, finite(deviations.astype(X.dtype), "the deviations")
 
     def _predict_mean(self, X: Any) -> NDArray[Any]:
         mixing = mixing_of(self.features_, X.dtype)
         if mixing is None:
-            coefficients = self.coef_.astype(X.dtype)
-            parts = self._map_blocks(lambda Z, _: Z @ coefficients, X)
+            coefficients = self.coef_
+            parts = self._map_blocks(lambda Z, _: times(Z, coefficients), X)
         else:  # large coefficients that cancel: in float64
             fused = mixing.astype(np.float64) @ self.coef_
-            parts = self._map_blocks(lambda C, _: (C @ fused).astype(X.dtype), X, raw=True)
-        return np.concatenate(parts) + np.asarray(self.intercept_, dtype=X.dtype)
+            parts = self._map_blocks(lambda C, _: C @ fused, X, raw=True)
+        return self._with_intercept(parts, X.dtype)
+
+    def _with_intercept(self, parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.concatenate(parts).astype(dtype, copy=False)
+            mean = mean + np.asarray(self.intercept_, dtype=dtype)
+        return finite(mean, "the predictions")
 
     def _predict_exact(self, X: Any) -> NDArray[Any]:
         kernel = self.features_.kernel_
-        dual = self.dual_coef_.astype(X.dtype)
+        dual = self.dual_coef_
         size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // self.X_fit_.shape[0]))
         X_fit = self.X_fit_
         parts = as_source(X).map(
-            lambda block: kernel(block.X, X_fit, n_jobs=1) @ dual, size, self.n_jobs
+            lambda block: times(kernel(block.X, X_fit, n_jobs=1), dual), size, self.n_jobs
         )
-        return np.concatenate(list(parts)) + np.asarray(self.intercept_, dtype=X.dtype)
+        return self._with_intercept(list(parts), X.dtype)
 
     def _posterior(self) -> RidgeSolution:
         if self._solution is None:

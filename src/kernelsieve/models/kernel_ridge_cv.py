@@ -90,7 +90,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         given = self._numeric(X, y, sample_weight)
         rows = columns_of(given)
         base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])))
-        gammas = [None] if self.gammas is None else [float(g) for g in self.gammas]
+        gammas = self._checked_gammas()
         errors = []
         for gamma in track(gammas, len(gammas), "bandwidths", self.verbose):
             features = clone(base) if gamma is None else clone(base).set_params(gamma=gamma)
@@ -158,10 +158,16 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         return model._accumulate(rows).centred(self.fit_intercept), model
 
     def _checked_alphas(self) -> NDArray[np.float64]:
-        alphas = np.logspace(-3, 3, 13) if self.alphas is None else np.atleast_1d(self.alphas)
-        for alpha in alphas:
-            check_positive(float(alpha), "alphas", "each is added to the kernel's diagonal")
-        return np.sort(alphas.astype(np.float64))
+        if self.alphas is None:
+            return np.logspace(-3, 3, 13)
+        why = "each is added to the kernel's diagonal"
+        return np.sort(positive_numbers(self.alphas, "alphas", why))
+
+    def _checked_gammas(self) -> list[float | None]:
+        if self.gammas is None:
+            return [None]
+        why = "each is the inverse square of a length"
+        return positive_numbers(self.gammas, "gammas", why).tolist()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """As KernelRidge.predict."""
@@ -172,6 +178,14 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def positive_numbers(values: Any, name: str, why: str) -> NDArray[np.float64]:
+    """One number > 0, or several."""
+    given = np.atleast_1d(values)
+    if given.size == 0:
+        raise ValueError(f"{name}={values!r} is empty: pass one number or more, or None")
+    return np.array([check_positive(value, name, why) for value in given.tolist()])
 
 
 class _Path:

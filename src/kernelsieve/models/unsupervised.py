@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed
 from kernelsieve._source import Block, Mapped, Source, as_source, recoded
 from kernelsieve._validation import check_count, check_positive
-from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel
+from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.models._base import FeatureModel, checked_weights, finite, times
 from kernelsieve.models._linear import NormalEquations
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sampling.keyed import keyed_rows
@@ -83,6 +83,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         wanted = check_count(self.n_components, "n_components", "it is the number of components")
         rows = as_source(self._valid_rows(X, reset=True))
         self._fit_features(without_targets(rows))
+        self._check_gram(self.features_.n_components_)
         problem = self._reduce(
             lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows
         ).centred(True)
@@ -96,7 +97,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
             check_positive(self.alpha, "alpha", "it is the ridge of the way back")
             X = rows.in_memory("fit_inverse_transform=True")
             dense = X.toarray() if hasattr(X, "toarray") else X
-            self.inverse_ = KernelRidge(alpha=self.alpha, n_jobs=self.n_jobs)
+            # As random as the map is, or the way back would be another one every time.
+            features = AdaptiveFeatures(random_state=self.features_.random_state)
+            self.inverse_ = KernelRidge(features, alpha=self.alpha, n_jobs=self.n_jobs)
             self.inverse_.fit(self._project(X), dense)
         return self
 
@@ -109,9 +112,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         return self._project(X)
 
     def _project(self, X: Any) -> NDArray[Any]:
-        offset = (self.mean_ @ self.components_).astype(X.dtype)
-        vectors = self.components_.astype(X.dtype)
-        return np.concatenate(self._map_blocks(lambda Z, _: Z @ vectors - offset, X))
+        offset, vectors = (self.mean_ @ self.components_).astype(X.dtype), self.components_
+        parts = self._map_blocks(lambda Z, _: times(Z, vectors) - offset, X)
+        return finite(np.concatenate(parts), "the components")
 
     def inverse_transform(self, T: Any) -> NDArray[Any]:
         """Points whose components are about T."""
@@ -211,7 +214,8 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         check_count(self.n_clusters, "n_clusters", "it is the number of clusters")
         rows = without_targets(as_source(self._valid_rows(X, reset=True)))
         if sample_weight is not None:
-            rows = rows.with_targets(None, np.asarray(sample_weight, dtype=np.float64))
+            sample_weight = checked_weights(sample_weight, rows)
+            rows = rows.with_targets(None, sample_weight)
         n = rows.shape[0]
         if n < self.n_clusters:
             raise ValueError(
@@ -266,19 +270,25 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
     def transform(self, X: Any) -> NDArray[Any]:
         """Distances to the centres in feature space, of shape (n, n_clusters)."""
         check_is_fitted(self)
-        centres = self.cluster_centers_
-        parts = self._map_blocks(lambda Z, _: euclidean_distances(Z, centres), self._valid_rows(X))
-        return np.concatenate(parts)
+        X, centres = self._valid_rows(X), self.cluster_centers_
+        parts = self._map_blocks(lambda Z, _: np.sqrt(_squared_distances(Z, centres)), X)
+        return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the distances: "kernelkmeans0", ..."""
         check_is_fitted(self)
-        return np.array([f"kernelkmeans{k}" for k in range(self.n_clusters)], dtype=object)
+        count = len(self.cluster_centers_)
+        return np.array([f"kernelkmeans{k}" for k in range(count)], dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _squared_distances(Z: Any, centres: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return finite(euclidean_distances(Z, centres, squared=True), "the squared distances")
 
 
 @dataclass(frozen=True)
@@ -288,7 +298,7 @@ class _Nearest:
     centres: NDArray[Any]
 
     def __call__(self, Z: Any, block: Block) -> tuple[NDArray[np.int32], float]:
-        squares = euclidean_distances(Z, self.centres, squared=True)
+        squares = _squared_distances(Z, self.centres)
         labels = squares.argmin(axis=1).astype(np.int32)
         nearest = squares[np.arange(len(block)), labels].astype(np.float64)
         return labels, float(nearest.sum() if block.weights is None else block.weights @ nearest)
@@ -301,7 +311,7 @@ class _Clusters:
     centres: NDArray[Any]
 
     def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
-        labels = euclidean_distances(Z, self.centres, squared=True).argmin(axis=1)
+        labels = _squared_distances(Z, self.centres).argmin(axis=1)
         weights = np.ones(len(block)) if block.weights is None else block.weights
         shape = (len(self.centres), len(block))
         members = sp.csr_array((weights, (labels, np.arange(len(block)))), shape=shape)

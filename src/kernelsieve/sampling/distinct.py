@@ -105,7 +105,7 @@ def draw_distinct(
         return Multisets.from_tuples([]), 0.0
     rng = stream(seed, "arrivals")
     n_draws = int(rng.poisson(horizon))
-    kept = _Kept(limit)
+    kept = _Kept(min(limit, n_draws))  # there are no more draws than that to keep
 
     def batch(draws: slice) -> Draws:
         return proposal.draw(draws.stop - draws.start, stream(seed, "draws", draws.start // BATCH))

@@ -72,5 +72,9 @@ def kmeans_centres(X: Any, size: int, seed: int) -> NDArray[Any]:
 
     state = int(stream(seed, "kmeans").integers(2**31))
     kmeans = MiniBatchKMeans(size, n_init=1, compute_labels=False, random_state=state)
-    centres: NDArray[Any] = kmeans.fit(X).cluster_centers_
-    return centres.astype(X.dtype, copy=False)
+    # Squared distances over- or underflow long before the rows do; a power of two rounds nothing.
+    bound = np.finfo(X.dtype).maxexp - 2
+    exponent = np.floor(np.log2(float(np.abs(X).max()) or 1.0))
+    unit = X.dtype.type(2.0 ** np.clip(exponent, -bound, bound))
+    centres: NDArray[Any] = kmeans.fit(X / unit).cluster_centers_
+    return centres.astype(X.dtype, copy=False) * unit

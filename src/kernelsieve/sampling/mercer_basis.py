@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.mercer import all_damped_powers, mercer_atoms, tabulate
+from kernelsieve._native.mercer import POINTS, all_damped_powers, mercer_atoms, tabulate
 from kernelsieve._series import SeriesTooLongError
 from kernelsieve.sampling.multisets import Multisets
 from kernelsieve.sampling.trie import atom_ranges
@@ -67,12 +67,13 @@ class CoordinateBasis:
 def adapted_basis(counts: NDArray[np.int64], low: float, high: float) -> CoordinateBasis:
     """The basis adapted to a coordinate in [low, high], given as a histogram of equal cells."""
     largest = max(abs(low), abs(high))
-    J = int(np.ceil(largest**2 + 8.0 * largest + 30.0))
-    if J > MAX_ORDERS:
+    needed = largest * largest + 8.0 * largest + 30.0
+    if needed > MAX_ORDERS:
         raise SeriesTooLongError(
             f"a scaled coordinate reaches {largest:.4g}, too far for the Mercer basis: clip "
             "outliers, use a smaller gamma, or NystromFeatures"
         )
+    J = int(np.ceil(needed))
     middles = low + (high - low) * (np.arange(len(counts)) + 0.5) / len(counts)
     # A little weight everywhere: new rows, too, must find few orders enough.
     weights = (1.0 - EVERYWHERE) * counts / counts.sum() + EVERYWHERE / len(counts)
@@ -104,16 +105,54 @@ class MercerBasis:
         How many orders of each coordinate are ever used (at least 1).
     """
 
+    fewest_cells = POINTS  # of a table: what one interpolation looks at
+
     def __init__(self, bases: list[CoordinateBasis], n_orders: NDArray[np.int64]) -> None:
         self.bases = bases
         self.n_orders = n_orders
         grids = [basis.grid(int(k)) for basis, k in zip(bases, n_orders, strict=True)]
         rotations = [basis.rotation[:, :k] for basis, k in zip(bases, n_orders, strict=True)]
-        self._firsts = np.array([first for first, _ in grids])
-        self._n_cells = np.array([len(grid) for _, grid in grids])
-        self._grids, self._grid_starts = _flattened([grid for _, grid in grids])
-        self._rotation_sizes = np.array([len(rotation) for rotation in rotations])
-        self._rotations, self._rotation_starts = _flattened(rotations)
+        self._set_tables(
+            np.array([first for first, _ in grids]),
+            np.array([len(grid) for _, grid in grids]),
+            np.concatenate([grid.ravel() for _, grid in grids]),
+            np.array([len(rotation) for rotation in rotations]),
+            np.concatenate([rotation.ravel() for rotation in rotations]),
+        )
+
+    def _set_tables(
+        self,
+        firsts: NDArray[np.float64],
+        n_cells: NDArray[np.int64],
+        grids: NDArray[np.float64],
+        rotation_sizes: NDArray[np.int64],
+        rotations: NDArray[np.float64],
+    ) -> None:
+        self._firsts, self._n_cells, self._rotation_sizes = firsts, n_cells, rotation_sizes
+        self._grids, self._grid_starts = grids, _starts(n_cells * self.n_orders)
+        self._rotations, self._rotation_starts = rotations, _starts(rotation_sizes * self.n_orders)
+
+    @property
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """All that evaluation needs, as flat arrays."""
+        return {
+            "firsts": self._firsts,
+            "n_orders": self.n_orders,
+            "n_cells": self._n_cells,
+            "rotation_sizes": self._rotation_sizes,
+            "grids": self._grids,
+            "rotations": self._rotations,
+        }
+
+    @classmethod
+    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> MercerBasis:
+        """A basis to evaluate, from the ``tables`` of another."""
+        basis = cls.__new__(cls)
+        basis.bases = []
+        rest = dict(tables)
+        basis.n_orders = rest.pop("n_orders")
+        basis._set_tables(**rest)
+        return basis
 
     @classmethod
     def adapted(
@@ -152,7 +191,7 @@ class MercerBasis:
 
     def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
         """All coordinates: each has its e_0 in every product."""
-        return np.arange(len(self.bases))
+        return np.arange(len(self.n_orders))
 
     def dense_atoms(
         self,
@@ -177,7 +216,7 @@ class MercerBasis:
             self._rotations,
             self._rotation_starts,
             self._rotation_sizes,
-            atom_ranges(coordinates, len(self.bases)),
+            atom_ranges(coordinates, len(self.n_orders)),
             orders,
             SMALLEST_GROUND_STATE,
             table,
@@ -199,6 +238,6 @@ def _orders_for(basis: CoordinateBasis, tol: float) -> int:
     return int(np.argmax(enough)) + 1 if enough.any() else J
 
 
-def _flattened(arrays: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    starts = np.cumsum([0] + [array.size for array in arrays])
-    return np.concatenate([array.ravel() for array in arrays]), starts
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of some tables begins in a flat array, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -15,7 +15,10 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_memory
 from kernelsieve._native.row_norm import coordinate_words
+
+TUPLE_BYTES, ATOM_BYTES = 150, 200  # of Python's tuples and lists while multisets are listed
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,13 @@ def count_of_degree(n_coordinates: int, degree: int) -> int:
 
 def all_of_degrees(coordinates: NDArray[np.int64], degrees: Sequence[int]) -> Multisets:
     """Every multiset over ``coordinates`` whose size is one of ``degrees``."""
+    count = sum(count_of_degree(len(coordinates), degree) for degree in degrees)
+    check_memory(
+        count * (TUPLE_BYTES + ATOM_BYTES * max(degrees, default=0)),
+        f"a list of all {count:,} products of up to {max(degrees, default=0)} of "
+        f"{len(coordinates):,} columns",
+        "lower n_components",
+    )
     sorted_coordinates = np.sort(coordinates).tolist()
     return Multisets.from_tuples(
         [

@@ -135,7 +135,8 @@ class RowNormProposal:
     def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
         """P_m of unweighted ``features`` under one draw, by column."""
         squares = features.squared_norms(self.rows, n_jobs)
-        probabilities = squares * np.exp(-self.log_total)
+        with np.errstate(divide="ignore"):  # features and their total may both be next to 0
+            probabilities = np.exp(np.log(squares) - self.log_total)
         if self.spread is not None:
             log_added = self._log_square_at_spread(features.multisets)
             probabilities += np.exp(log_added + self.log_weight[-1] - self.log_total)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import stream
 from kernelsieve.kernels import Kernel
@@ -54,7 +55,14 @@ def rpcholesky_pivots(
     2
     """
     rng = stream(seed, "pivots")
-    factor = np.empty((X.shape[0], min(size, X.shape[0])), dtype=X.dtype)
+    shape = X.shape[0], min(size, X.shape[0])
+    check_matrix(
+        *shape,
+        X.dtype,
+        f"a pivoted Cholesky factor of {shape[0]:,} rows and {shape[1]:,} landmarks",
+        "at most {fits} landmarks would fit; or choose them by 'uniform' or 'leverage'",
+    )
+    factor = np.empty(shape, dtype=X.dtype)
     residuals = kernel.diag(X).astype(np.float64)
     rounding = ROUNDING * float(np.finfo(X.dtype).eps) * float(residuals.sum())
     pivots = np.empty(0, dtype=np.int64)

@@ -185,8 +185,8 @@ class MonomialSpace(Space):
         if not whole or each > budget or each * self.n_rows > MAX_LISTED:
             return None
         constant = int(wanted[0])
-        limit = budget - constant
-        table = np.zeros(1 << int(np.ceil(np.log2(4 * budget + 16))), dtype=np.uint64)
+        limit = min(budget - constant, each * self.n_rows)
+        table = np.zeros(1 << int(np.ceil(np.log2(4 * limit + 16))), dtype=np.uint64)
         ends = np.empty(limit, dtype=np.int64)
         coordinates = np.empty(limit * len(wanted), dtype=np.int64)
         orders = np.empty_like(coordinates)

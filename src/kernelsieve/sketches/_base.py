@@ -12,6 +12,7 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve._validation import check_points
 
 BLOCK_BYTES = 2**20  # of the widest array that a block of rows needs
+FEWEST_ROWS = 16  # in a block, however wide
 
 
 class Sketch(ABC):
@@ -57,7 +58,7 @@ class Sketch(ABC):
     def block_rows(self, dtype: Any) -> int:
         """Rows at a time that stay in the cache."""
         row_bytes = max(self.widest, 1) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 16, 1024))
+        return int(np.clip(BLOCK_BYTES // row_bytes, FEWEST_ROWS, 1024))
 
     @property
     def widest(self) -> int:

@@ -1,84 +1,20 @@
-"""The command line: parse, call, print. The work is done elsewhere, and imported when needed."""
+"""Comparisons of methods, and the data for them."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelsieve import __version__
 from kernelsieve._files import write_text
+from kernelsieve.cli._common import app, folder, integers, print_json, user_errors, words
 
 if TYPE_CHECKING:
     from kernelsieve.bench import Comparison, Plan, Store
 
 NO_PICTURE = "not drawn: pip install 'kernelsieve[plot]'"
-
-app = typer.Typer(
-    name="kernelsieve",
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-
-
-class UserError(Exception):
-    """Something that the user can put right: shown as one line, without a traceback."""
-
-
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; errors of use end with one red line and exit code 2."""
-    try:
-        code = app(args=arguments, prog_name="kernelsieve", standalone_mode=False)
-    except UserError as error:
-        code = _complain(str(error))
-    except typer.Abort:
-        code = 130
-    except Exception as error:
-        # Typer's own errors of use; which class they have depends on its version.
-        if not hasattr(error, "format_message"):
-            raise
-        code = _complain(error.format_message())
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _complain(message: str) -> int:
-    line = " ".join(message.split())
-    typer.secho(f"Error: {line}", fg="red", err=True)
-    return 2
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"kernelsieve {__version__}")
-        raise typer.Exit()
-
-
-@app.callback(invoke_without_command=True)
-def options(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Kernel methods on small sets of explicit features.
-
-    [bold]Examples[/bold]
-
-    kernelsieve bench        compare methods on built-in data, offline
-    kernelsieve bench my.csv --target price   the same on a file of yours
-    kernelsieve datasets     which datasets there are, and where
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()
@@ -150,23 +86,25 @@ def bench(
     KERNELSIEVE_DATA=~/data kernelsieve bench wine insurance --out paper
     """
     from kernelsieve.bench import METHODS, PAPER_METHODS, Plan, Store
-    from kernelsieve.bench.runner import BUILT_IN, check_data
+    from kernelsieve.bench.records import RecordError
+    from kernelsieve.bench.runner import BUILT_IN, PlanError, check_data
+    from kernelsieve.datasets import DatasetError
 
     start = perf_counter()
-    chosen = PAPER_METHODS if methods is None else tuple(_words(methods))
-    with _user_errors():
+    chosen = PAPER_METHODS if methods is None else tuple(words(methods))
+    with user_errors(PlanError, RecordError, DatasetError, FileNotFoundError):
         plan = Plan(
             datasets=tuple(dataset or BUILT_IN),
             methods=tuple(METHODS) if chosen == ("all",) else chosen,
-            n_components=None if features is None else tuple(_integers(features, "--features")),
+            n_components=None if features is None else tuple(integers(features, "--features")),
             n_seeds=seeds,
             n_threads=threads,
             budget_minutes=budget if budget is not None else 20.0 if dataset else 1.8,
             target=target,
-            drop=tuple(_words(drop)),
+            drop=tuple(words(drop)),
         )
         check_data(plan, progress=not (quiet or json))  # before earlier results are touched
-        path = _folder(out) / "results.jsonl"
+        path = folder(out) / "results.jsonl"
         if fresh:
             path.unlink(missing_ok=True)
         store = Store(path)
@@ -174,7 +112,7 @@ def bench(
         comparisons = _run(plan, store, quiet or json)
     has_pictures = _write(comparisons, out)
     if json:
-        typer.echo(_as_json(comparisons))
+        print_json(_plain(comparisons))
         return
     _print_tables(comparisons)
     if not quiet:
@@ -257,19 +195,17 @@ def _write(comparisons: list[Comparison], out: Path) -> bool:
     return has_pictures
 
 
-def _as_json(comparisons: list[Comparison]) -> str:
+def _plain(comparisons: list[Comparison]) -> list[dict[str, Any]]:
     """Set-up and means of every dataset; the single runs are in results.jsonl."""
-    import json
     from dataclasses import asdict
 
-    content = [
+    return [
         {
             "setup": asdict(c.setup),
             "rows": [{**asdict(r), "chosen": r is c.chosen(r.method)} for r in c.rows],
         }
         for c in comparisons
     ]
-    return json.dumps(content, indent=1)
 
 
 def _print_tables(comparisons: list[Comparison]) -> None:
@@ -290,37 +226,3 @@ def _print_files(out: Path, has_pictures: bool, seconds: float, nothing_new: boo
     typer.echo(f"Took:    {duration(seconds)}")
     if nothing_new:
         typer.echo("Nothing was measured: all of it was there; --fresh measures anew.")
-
-
-@contextmanager
-def _user_errors() -> Iterator[None]:
-    """Turn what a wrong argument or a missing file raises into a UserError."""
-    from kernelsieve.bench.records import RecordError
-    from kernelsieve.bench.runner import PlanError
-    from kernelsieve.datasets import DatasetError
-
-    try:
-        yield
-    except (PlanError, RecordError, DatasetError, FileNotFoundError) as error:
-        raise UserError(str(error)) from error
-
-
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
-    return out
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _integers(text: str, option: str) -> list[int]:
-    try:
-        return [int(word) for word in _words(text)]
-    except ValueError:
-        raise UserError(
-            f"{option} {text}: give whole numbers with commas between, for example 250,500"
-        ) from None

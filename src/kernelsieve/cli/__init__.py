@@ -1,0 +1,70 @@
+"""The command line: parse, call, print. The work is done elsewhere, and imported when needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from kernelsieve import __version__
+from kernelsieve.cli import bench, tables  # noqa: F401  (they add their commands)
+from kernelsieve.cli._common import UserError, app, complain
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line.
+
+    Exit codes: 0 done, 2 an error of use (one red line), 130 stopped by Ctrl-C.
+    """
+    try:
+        code = app(args=arguments, prog_name="kernelsieve", standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        code = complain(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        typer.secho("Stopped.", err=True)
+        code = 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except MemoryError as error:
+        code = complain(f"not enough memory: {error or 'use fewer features or fewer rows'}")
+    except Exception as error:
+        # Typer's own errors of use; which class they have depends on its version.
+        if not hasattr(error, "format_message"):
+            raise
+        code = complain(error.format_message())
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernelsieve {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Kernel methods on small sets of explicit features.
+
+    [bold]Examples[/bold]
+
+    kernelsieve bench        compare methods on built-in data, offline
+    kernelsieve fit flats.csv --target rent -o rent.ks
+    kernelsieve predict rent.ks new.csv -o out.csv
+    kernelsieve explain rent.ks
+    kernelsieve datasets     which datasets there are, and where
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

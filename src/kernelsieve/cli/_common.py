@@ -1,0 +1,118 @@
+"""What the commands share: the application, errors of use, notes, output."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+app = typer.Typer(
+    name="kernelsieve",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+class UserError(Exception):
+    """Something that the user can put right: shown as one line, without a traceback."""
+
+
+def complain(message: str) -> int:
+    """One red line; the exit code of errors of use."""
+    line = " ".join(message.split())
+    typer.secho(f"Error: {line}", fg="red", err=True)
+    return 2
+
+
+@contextmanager
+def user_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn what a wrong argument or a missing file raises into a UserError."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def notes(quiet: bool) -> Iterator[list[str]]:
+    """Warnings become notes: a dim line each, on stderr, and a list for machines."""
+    found: list[str] = []
+
+    def note(message: Any, *rest: Any, **more: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in found:
+            found.append(text)
+            if not quiet:
+                typer.secho(f"Note: {text}", dim=True, err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        for kind in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", kind)
+        warnings.showwarning = note
+        yield found
+
+
+@contextmanager
+def steps(quiet: bool) -> Iterator[Any]:
+    """Shows which step is going on, and for how long, where somebody is looking."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    console.quiet = quiet or not console.is_terminal
+    columns = (SpinnerColumn(), TextColumn("{task.description:<32}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda step: progress.update(task, description=step)
+
+
+def print_json(content: Any) -> None:
+    """For machines; what is not a finite number becomes null."""
+    import json
+
+    typer.echo(json.dumps(_finite(content), indent=1, ensure_ascii=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    if isinstance(content, float) and not abs(content) < float("inf"):
+        return None
+    return content
+
+
+def words(text: str) -> list[str]:
+    """What stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Whole numbers between commas."""
+    try:
+        return [int(word) for word in words(text)]
+    except ValueError:
+        raise UserError(
+            f"{option} {text}: give whole numbers with commas between, for example 250,500"
+        ) from None
+
+
+def folder(out: Path) -> Path:
+    """A folder to write to, made if it is not there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
+    return out
+
+
+def flush() -> None:
+    """Write out what was printed, so that a closed pipe shows here and not at exit."""
+    sys.stdout.flush()

@@ -1,0 +1,336 @@
+"""From columns of numbers, times and texts to a matrix; what was learned is recorded.
+
+Numbers and times are standardised, and cut at 8 standard deviations; texts become 0/1 columns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, listed
+
+CLIP = 8.0  # standard deviations
+MOST_LEVELS = 1_000  # texts of one column that get a 0/1 column; the rarer ones share one
+FEW_LEVELS = 50  # so many different texts are categories whatever the number of rows
+MOST_SPARSE_COLUMNS = 10_000_000
+SPARSE_BELOW = 0.2  # share of nonzeros at which the matrix is kept sparse
+OTHER = "(other)"
+ABSENT = "(missing)"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A column of numbers, or of times (seconds since 1970, UTC), standardised.
+
+    ``fill`` stands for missing values: the median.
+    """
+
+    name: str
+    is_time: bool
+    fill: float
+    mean: float
+    scale: float
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the columns that it becomes."""
+        return [self.name]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A column of texts: a 0/1 column for each of them."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the columns that it becomes."""
+        return [f"{self.name}={level}" for level in self.levels]
+
+
+class TableEncoder(BaseEstimator):
+    """Makes a matrix of a table, and the same of every later table with those columns.
+
+    What is done that the user may want to know (missing values filled in, columns left out, texts
+    that were not there in training) is a TableNotice, a warning.
+
+    Parameters
+    ----------
+    drop : sequence of str
+        Columns to leave out.
+    strict : bool, default False
+        Refuse what is otherwise done with a notice: filling in missing values, leaving out
+        columns of names or numbers of things, texts that were not there in training.
+
+    Attributes
+    ----------
+    columns_ : list of Scaled and Levels
+    matrix_columns_ : int
+        Columns of a sparse matrix, which stay as they are.
+    sparse_ : bool
+        Whether the result is CSR.
+    Examples
+    --------
+    >>> flats = {"size": [50.0, 70.0, 60.0], "town": ["Ulm", "Bonn", "Ulm"]}
+    >>> encoder = TableEncoder().fit(flats)
+    >>> encoder.get_feature_names_out().tolist()
+    ['size', 'town=Bonn', 'town=Ulm']
+    >>> encoder.transform(flats).round(2).tolist()
+    [[-1.22, 0.0, 1.0], [1.22, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, drop: Sequence[str] = (), strict: bool = False) -> None:
+        self.drop = drop
+        self.strict = strict
+
+    def fit(self, table: Any, y: Any = None) -> Self:
+        """Learn what to do with every column."""
+        table = as_table(table)
+        if table.n_rows == 0:
+            raise TableError(f"{table.where} has no rows")
+        for name in self.drop:
+            table.column(name)
+        self.columns_: list[Scaled | Levels] = []
+        for name, values in table.columns.items():
+            if name not in self.drop:
+                column = self._learn(table, name, values)
+                self.columns_ += [] if column is None else [column]
+        self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
+        if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
+            raise TableError(
+                f"{table.where} has {self.matrix_columns_:,} sparse columns, more than the "
+                f"{MOST_SPARSE_COLUMNS:,} that are allowed: number those that occur from 1 on"
+            )
+        if self.width == 0:
+            raise TableError(
+                f"{table.where} has no column to learn from besides {listed(self.drop)}"
+            )
+        self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * self.width
+        return self
+
+    @property
+    def width(self) -> int:
+        """How many columns the matrix has."""
+        return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
+
+    def _learn(self, table: Table, name: str, values: NDArray[Any]) -> Scaled | Levels | None:
+        times = None if values.dtype.kind == "f" else as_times(values)
+        if values.dtype.kind == "f" or times is not None:
+            return self._scaled(table, name, values if times is None else times, times is not None)
+        present = [value for value in values.tolist() if value is not None]
+        levels, counts = np.unique(np.array(present, dtype=str), return_counts=True)
+        if len(levels) < 2 and len(present) == table.n_rows:
+            self._note(f"column {name!r} is always {listed(levels.tolist())}: left out", table)
+            return None
+        if len(levels) > max(FEW_LEVELS, len(present) // 2):
+            self._note(
+                f"column {name!r} has {len(levels):,} different texts in {table.n_rows:,} rows, "
+                "as names have: left out",
+                table,
+            )
+            return None
+        kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
+        extra = {OTHER: len(kept) < len(levels), ABSENT: len(present) < table.n_rows}
+        kept += [level for level, needed in extra.items() if needed and level not in kept]
+        return Levels(name, tuple(kept))
+
+    def _scaled(
+        self, table: Table, name: str, values: NDArray[np.float64], is_time: bool
+    ) -> Scaled | None:
+        self._refuse_infinite(table, name, values)
+        present = values[~np.isnan(values)]
+        if len(present) == 0:
+            self._note(f"column {name!r} has no values at all: left out", table)
+            return None
+        # A power of two near the largest value, without which squares would leave the float range.
+        peak = float(2.0 ** (np.frexp(np.abs(present).max())[1] - 1))
+        if present.min() == present.max():
+            self._note(f"column {name!r} is always {present[0]:g}: left out", table)
+            return None
+        mean, scale = peak * float(np.mean(present / peak)), peak * float(np.std(present / peak))
+        return Scaled(name, is_time, float(np.median(present)), mean, scale)
+
+    def transform(self, table: Any) -> Any:
+        """The matrix: dense, or CSR where most of it is zero."""
+        check_is_fitted(self)
+        table = as_table(table)
+        if table.n_rows == 0:
+            raise TableError(f"{table.where} has no rows")
+        self._check_columns(table)
+        entries, start = [], 0
+        rows = np.arange(table.n_rows)
+        for column in self.columns_:
+            if isinstance(column, Scaled):
+                entries.append((rows, np.full(table.n_rows, start), self._numbers(table, column)))
+            else:
+                places = self._places(table, column)
+                there = places >= 0
+                entries.append((rows[there], start + places[there], np.ones(there.sum())))
+            start += len(column.labels)
+        X = self._assembled(entries, (table.n_rows, start), table.matrix)
+        return X if self.sparse_ else X.toarray()
+
+    def _assembled(self, entries: list[Any], shape: tuple[int, int], matrix: Any) -> Any:
+        parts = [matrix] if self.matrix_columns_ else []
+        if entries:
+            row, place, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+            parts.insert(0, sp.csr_array((value, (row, place)), shape=shape))
+        X = sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0]
+        X.eliminate_zeros()
+        return X
+
+    def _check_columns(self, table: Table) -> None:
+        absent = [column.name for column in self.columns_ if column.name not in table.columns]
+        if absent:
+            raise TableError(
+                f"{table.where} lacks {_plural(len(absent), 'column')} that the model was fitted "
+                f"with: {listed(absent)}; it has {listed(table.columns)}"
+            )
+        width = 0 if table.matrix is None else table.matrix.shape[1]
+        if width > self.matrix_columns_ or (self.matrix_columns_ and table.matrix is None):
+            raise TableError(
+                f"{table.where} has {width:,} sparse columns, and the model was fitted with "
+                f"{self.matrix_columns_:,}"
+            )
+        if width and width < self.matrix_columns_:  # LIBSVM files end with their last nonzero
+            matrix = sp.csr_array(table.matrix)
+            matrix.resize((table.n_rows, self.matrix_columns_))
+            object.__setattr__(table, "matrix", matrix)
+
+    def _numbers(self, table: Table, column: Scaled) -> NDArray[np.float64]:
+        values = table.columns[column.name]
+        if column.is_time and values.dtype.kind == "O":
+            values = _times(values, table, column.name)
+        elif column.is_time:
+            raise TableError(
+                f"{table.where}: column {column.name!r} held times when the model was fitted, and "
+                "holds numbers now"
+            )
+        elif values.dtype.kind == "O":
+            wrong = next(i for i, v in enumerate(values) if v is not None and not _is_number(v))
+            raise TableError(
+                f"{table.where}: column {column.name!r} held numbers when the model was fitted, "
+                f"and has {_short(values[wrong])} in row {wrong + 1}"
+            )
+        self._refuse_infinite(table, column.name, values)
+        missing = np.isnan(values)
+        if missing.any():
+            fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
+            count = int(missing.sum())
+            self._note(
+                f"column {column.name!r}: {_plural(count, 'missing value')} "
+                f"{'was' if count == 1 else 'were'} filled in with {fill}",
+                table,
+            )
+            values = np.where(missing, column.fill, values)
+        with np.errstate(over="ignore"):
+            return np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
+
+    def _places(self, table: Table, column: Levels) -> NDArray[np.int64]:
+        """Which 0/1 column every row has; -1 where it has none."""
+        values = table.columns[column.name]
+        if values.dtype.kind == "f":  # texts that all look like numbers in this table
+            values = np.array([None if np.isnan(v) else f"{v:g}" for v in values], dtype=object)
+        known = {level: place for place, level in enumerate(column.levels)}
+        other, absent = known.get(OTHER, -1), known.get(ABSENT, -1)
+        found = np.array(
+            [absent if v is None else known.get(v, other) for v in values.tolist()], dtype=np.int64
+        )
+        missing = sum(v is None for v in values.tolist())
+        if missing and self.strict:
+            self._note(f"column {column.name!r}: {_plural(missing, 'missing value')}", table)
+        unseen = [v for v in values.tolist() if v is not None and v not in known]
+        if unseen and other < 0:
+            self._note(
+                f"column {column.name!r}: {_plural(len(unseen), 'row')} with a text that was not "
+                f"there in training, first {_short(unseen[0])}",
+                table,
+            )
+        return found
+
+    def _refuse_infinite(self, table: Table, name: str, values: NDArray[np.float64]) -> None:
+        bad = np.flatnonzero(np.isinf(values))
+        if bad.size:
+            raise TableError(
+                f"{table.where}: column {name!r} is {values[bad[0]]} in row {bad[0] + 1}: only "
+                "finite numbers can be used"
+            )
+
+    def _note(self, notice: str, table: Table) -> None:
+        """Say what is done, or refuse to do it."""
+        if self.strict:
+            raise TableError(f"{table.where}: {notice} (refused by strict)")
+        warnings.warn(notice, TableNotice, stacklevel=3)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns of the matrix."""
+        names = [label for column in self.columns_ for label in column.labels]
+        names += [f"x{i + 1}" for i in range(self.matrix_columns_)]  # as LIBSVM counts
+        return np.array(names, dtype=object)
+
+
+def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Seconds since 1970 where every text that is not missing is a time in ISO 8601."""
+    seconds = [_seconds(value) for value in values.tolist()]
+    known = [s for s, value in zip(seconds, values.tolist(), strict=True) if value is not None]
+    if not known or any(s is None for s in known):
+        return None
+    return np.array([np.nan if s is None else s for s in seconds])
+
+
+def _times(values: NDArray[Any], table: Table, name: str) -> NDArray[np.float64]:
+    found = as_times(values)
+    if found is None:
+        wrong = next(
+            (i for i, v in enumerate(values) if v is not None and _seconds(v) is None), None
+        )
+        if wrong is None:
+            return np.full(len(values), np.nan)
+        raise TableError(
+            f"{table.where}: column {name!r} held times when the model was fitted, and has "
+            f"{_short(values[wrong])} in row {wrong + 1}"
+        )
+    return found
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None or len(text) < 8 or not text[0].isdigit() or "-" not in text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _time_text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def _short(value: Any) -> str:
+    text = repr(str(value))
+    return text if len(text) <= 40 else f"{text[:36]}...'"
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

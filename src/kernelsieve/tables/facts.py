@@ -1,0 +1,293 @@
+"""What can be said of a fitted table model: scores, columns and monomials that matter.
+
+All of it is plain numbers and texts, so that a model file can carry it.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.metrics import log_loss, roc_auc_score
+
+from kernelsieve._random import root_seed, stream
+from kernelsieve._series import SeriesTooLongError
+from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
+from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
+from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.features._series_rows import degree_masses
+from kernelsieve.kernels import SeriesKernel
+from kernelsieve.models import KernelRidge
+from kernelsieve.models.explain import Explanation, explain
+from kernelsieve.tables.encoder import TableEncoder
+
+DIAGNOSTIC_ROWS = 1_000
+PERMUTED_ROWS, PERMUTATIONS = 2_000, 3
+MOST_PERMUTED = 200  # columns of the table
+STAND_IN_ROWS, STAND_IN_FEATURES = 4_000, 300
+MONOMIALS = 50  # that are kept in the facts
+MASS_TOLERANCE = 1e-6
+
+
+def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
+    """RMSE and R2, or accuracy and area under the ROC curve, log loss where it is no curve."""
+    predicted = model.predict(X)
+    if task == "regression":
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a table to predict may hold any number there
+            error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
+            spread = float(np.std(y))
+        r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
+        return {"RMSE": error, "R2": r2}
+    found = {"accuracy": float(np.mean(predicted == y))}
+    chances = model.predict_proba(X)
+    known = np.isin(y, model.classes_)
+    if len(model.classes_) == 2 and len(np.unique(y)) == 2:
+        found["AUC"] = float(roc_auc_score(y == model.classes_[1], chances[:, 1]))
+    elif known.any():
+        found["log loss"] = float(log_loss(y[known], chances[known], labels=model.classes_))
+    return found
+
+
+def explanation_facts(
+    model: Any,
+    X: Any,
+    y: NDArray[Any],
+    encoder: TableEncoder,
+    trial: Any,
+    test: NDArray[np.int64],
+    seed: int,
+) -> dict[str, Any]:
+    """Facts of the fitted model, and of its trial on rows that this one did not see."""
+    features = model.features_
+    rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
+    facts: dict[str, Any] = {
+        "method": _method(features),
+        "reason": getattr(features, "reason_", None),
+        "kernel": repr(features.kernel_),
+        "alpha": float(model.alpha),
+        "features": int(features.n_components_),
+        "columns": column_importances(trial, X[test], y[test], encoder, seed),
+        "monomials": monomial_facts(model, X, encoder, seed),
+    }
+    return facts | diagnostic_facts(features, X[rows], model.alpha * len(rows) / X.shape[0])
+
+
+def _method(features: FeatureMap) -> str:
+    return type(_chosen(features)).__name__
+
+
+def _chosen(features: FeatureMap) -> FeatureMap:
+    return features.map_ if isinstance(features, AutoFeatures) else features
+
+
+def diagnostic_facts(features: FeatureMap, X: Any, alpha: float) -> dict[str, Any]:
+    """Statistical dimension, spectral epsilon and the mass of each degree, on some rows."""
+    X = X.astype(np.float64)
+    gram = features.kernel_(X)
+    Z = features.transform(X)
+    series = None
+    if isinstance(features.kernel_, SeriesKernel):
+        try:
+            series = features.kernel_.series(X, MASS_TOLERANCE)
+        except SeriesTooLongError:
+            series = None  # the data reach too far for a series: there are no degrees to speak of
+    masses = np.zeros(0) if series is None else degree_masses(series, X, None)
+    return {
+        "diagnostic rows": X.shape[0],
+        "statistical dimension": float(statistical_dimension(gram, alpha)),
+        "spectral epsilon": float(spectral_epsilon(gram, Z, alpha).epsilon),
+        "degree mass": (masses / max(masses.sum(), 1e-300)).tolist(),
+    }
+
+
+def column_importances(
+    model: Any, X: Any, y: NDArray[Any], encoder: TableEncoder, seed: int
+) -> list[tuple[str, float]]:
+    """How much worse the model does on unseen rows when a column's values are shuffled.
+
+    In units of the target's standard deviation (RMSE), or of accuracy; the largest first.
+    """
+    rows = np.sort(stream(seed, "importances").permutation(X.shape[0])[:PERMUTED_ROWS])
+    X, y = X[rows], y[rows]
+    if sp.issparse(X):
+        X = sp.csc_array(X)
+    before = _loss(model, X, y)
+    found, start = [], 0
+    for column in encoder.columns_[:MOST_PERMUTED]:
+        places = slice(start, start + len(column.labels))
+        start = places.stop
+        losses = []
+        for repeat in range(PERMUTATIONS):
+            order = stream(seed, "shuffle", column.name, repeat).permutation(len(y))
+            losses.append(_loss(model, _shuffled(X, places, order), y))
+        found.append((column.name, float(np.mean(losses) - before)))
+    return sorted(found, key=lambda item: -item[1])
+
+
+def _shuffled(X: Any, places: slice, order: NDArray[np.int64]) -> Any:
+    if not sp.issparse(X):
+        X = X.copy()
+        X[:, places] = X[order, places]
+        return X
+    parts = [X[:, : places.start], X[:, places][order], X[:, places.stop :]]
+    return sp.csr_array(sp.hstack([part for part in parts if part.shape[1]], format="csr"))
+
+
+def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
+    X = sp.csr_array(X) if sp.issparse(X) else X
+    predicted = model.predict(X)
+    if hasattr(model, "classes_"):
+        return float(np.mean(predicted != y))
+    return float(np.sqrt(np.mean(np.square(predicted - y))) / max(np.std(y), 1e-300))
+
+
+def monomial_facts(model: Any, X: Any, encoder: TableEncoder, seed: int) -> dict[str, Any]:
+    """The monomials that matter: of the model, or of a readable stand-in that follows it."""
+    names = encoder.get_feature_names_out()
+    rows = np.sort(stream(seed, "stand-in").permutation(X.shape[0])[:STAND_IN_ROWS])
+    features = _chosen(model.features_)
+    ridge = getattr(model, "ridge_", model)
+    if isinstance(features, SampledFeatures) and not features.rotate_:
+        found = explain(ridge, X[rows], names)
+        return _monomials(found, None)
+    scores = ridge.predict(X[rows])
+    stand_in = KernelRidge(
+        AdaptiveFeatures(
+            STAND_IN_FEATURES,
+            kernel="poly",
+            degree=2,
+            rotate=False,
+            random_state=root_seed(stream(seed, "stand-in map")),
+        ),
+        alpha=1e-3 * len(rows),
+    ).fit(X[rows], scores)
+    return _monomials(explain(stand_in, X[rows], names), float(stand_in.score(X[rows], scores)))
+
+
+def _monomials(found: Explanation, fidelity: float | None) -> dict[str, Any]:
+    return {
+        "names": [str(name) for name in found.names[:MONOMIALS]],
+        "coefficients": found.coefficients[:MONOMIALS].tolist(),
+        "importances": found.importances[:MONOMIALS].tolist(),
+        "note": found.note,
+        "fidelity": fidelity,
+    }
+
+
+def check_facts(facts: Any) -> None:
+    """Raise where facts from a file are not what can be printed and drawn."""
+    numbers = ("rows", "inputs", "test rows", "alpha", "features", "seconds", "diagnostic rows",
+               "statistical dimension", "spectral epsilon")  # fmt: skip
+    texts = ("target", "task", "method", "kernel")
+    for name in numbers:
+        _check(isinstance(facts[name], int | float), name)
+    for name in texts:
+        _check(isinstance(facts[name], str), name)
+    for name in ("scores", "baseline"):
+        _check(isinstance(facts[name], dict) and _are_numbers(facts[name].values()), name)
+    _check(facts["scores"].keys() == facts["baseline"].keys(), "scores")
+    _check(isinstance(facts["degree mass"], list) and _are_numbers(facts["degree mass"]), "mass")
+    _check(
+        isinstance(facts["columns"], list)
+        and all(isinstance(c, list | tuple) and len(c) == 2 for c in facts["columns"])
+        and all(isinstance(n, str) and _are_numbers([v]) for n, v in facts["columns"]),
+        "columns",
+    )
+    found = facts["monomials"]
+    lists = [found[name] for name in ("names", "coefficients", "importances")]
+    _check(all(isinstance(part, list) and len(part) == len(lists[0]) for part in lists), "length")
+    _check(all(isinstance(name, str) for name in lists[0]), "names")
+    _check(_are_numbers([*lists[1], *lists[2]]), "coefficients")
+    _check(isinstance(found["note"], str), "note")
+    _check(found["fidelity"] is None or _are_numbers([found["fidelity"]]), "fidelity")
+
+
+def _check(right: bool, name: str) -> None:
+    if not right:
+        raise ValueError(f"{name} is not as it should be")
+
+
+def _are_numbers(values: Any) -> bool:
+    return all(isinstance(value, int | float) for value in values)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
+    """All of it, in lines of at most ``width`` characters."""
+    parts = [summary_lines(facts), column_lines(facts, top), monomial_lines(facts, top)]
+    return "\n\n".join("\n".join(_cut(line, width) for line in part) for part in parts)
+
+
+def summary_lines(facts: dict[str, Any]) -> list[str]:
+    """The model, its scores and its diagnostics."""
+    scores = ", ".join(
+        f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
+        for name, value in facts["scores"].items()
+    )
+    lines = {
+        "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
+        f"{facts['inputs']:,} inputs",
+        "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
+        "Features": f"{facts['features']:,} of {facts['method']}",
+        "On unseen rows": scores,
+        "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
+        "Spectral epsilon": f"{facts['spectral epsilon']:.2g} on {facts['diagnostic rows']:,} rows "
+        "(an estimate, not a bound)",
+        "Mass of degrees": _mass_text(facts["degree mass"]),
+    }
+    return [f"{name + ':':<18}{text}" for name, text in lines.items()]
+
+
+def _rounded(text: str) -> str:
+    """The same with numbers of at most four digits."""
+    return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
+
+
+def _mass_text(masses: list[float]) -> str:
+    if not masses:
+        return "the kernel has no Taylor series on these data"
+    shown = [f"{degree}: {mass:.0%}" for degree, mass in enumerate(masses) if mass >= 0.005]
+    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
+
+
+def column_lines(facts: dict[str, Any], top: int) -> list[str]:
+    """What shuffling a column costs."""
+    what = "accuracy" if facts["task"] == "classification" else "error / deviation of the target"
+    shown = facts["columns"][:top]
+    width = min(max([6, *(len(name) for name, _ in shown)]), 40)
+    heads = [f"Columns that matter (loss of {what} when shuffled)"]
+    return heads + [f"  {_cut(name, width):<{width}}  {value:8.4f}" for name, value in shown]
+
+
+def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
+    """The monomials, and whose they are."""
+    found = facts["monomials"]
+    rows = list(zip(found["names"], found["coefficients"], found["importances"], strict=True))[:top]
+    width = min(max([8, *(len(name) for name, _, _ in rows)]), 48)
+    lines = [f"{'Monomials that matter':<{width + 2}}  coefficient  importance"]
+    lines += [
+        f"  {_cut(name, width):<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows
+    ]
+    lines += [
+        f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
+    ]
+    lines[-1] += ")"
+    if found["fidelity"] is not None:
+        lines.append(
+            f"of a stand-in (degree 2, {STAND_IN_FEATURES} features) that follows the model with "
+            f"R2 = {found['fidelity']:.3f};"
+        )
+        lines.append("fit with readable features (--readable) to see the model's own")
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,484 @@
+"""From a table to predictions: encode, choose gamma and alpha, fit, judge, explain."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve._random import root_seed, stream
+from kernelsieve._validation import check_choice, check_count
+from kernelsieve.features import (
+    AdaptiveFeatures,
+    AutoFeatures,
+    FeatureMap,
+    FourierFeatures,
+    MaclaurinFeatures,
+    NystromFeatures,
+    ObliviousFeatures,
+    RowNormFeatures,
+    TensorSketchFeatures,
+)
+from kernelsieve.kernels import resolve_kernel
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.facts import explanation_facts, scores
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
+
+METHODS: dict[str, type[FeatureMap]] = {
+    "auto": AutoFeatures,
+    "adaptive": AdaptiveFeatures,
+    "row-norm": RowNormFeatures,
+    "nystrom": NystromFeatures,
+    "fourier": FourierFeatures,
+    "oblivious": ObliviousFeatures,
+    "tensor-sketch": TensorSketchFeatures,
+    "maclaurin": MaclaurinFeatures,
+}
+READABLE = ("adaptive", "row-norm")
+TASKS = ("auto", "regression", "classification")
+MIN_ROWS = 20
+MOST_CLASSES = 100
+LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
+TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
+FLOAT32_ROWS = 100_000
+# The search for gamma (in units of "scale") and alpha is bounded, whatever the number of rows.
+TUNING_ROWS, TUNING_LANDMARKS = 6_000, 600
+GAMMA_FACTORS = tuple(2.0**power for power in range(-5, 2))
+ALPHAS = np.logspace(-4, 2, 13)
+WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
+
+Progress = Callable[[str], None]
+
+
+class TableModel(BaseEstimator):
+    """A kernel model of a column of a table: what ``kernelsieve fit`` makes.
+
+    Numbers are scaled, texts become 0/1 columns and missing values are filled in, with a notice;
+    gamma and alpha are chosen by cross-validation; a fifth of the rows is set aside to judge the
+    model, which is then fitted to all of them.
+
+    Parameters
+    ----------
+    target : str
+        The column to predict.
+    task : "auto", "regression" or "classification"
+        "auto" takes classification for texts, and for numbers with two different values.
+    kernel : str or Kernel, default "gaussian"
+    method : str, default "auto"
+        The feature map: "auto", "adaptive", "row-norm", "nystrom", "fourier", "oblivious",
+        "tensor-sketch" or "maclaurin".
+    n_components : int, default 2000
+    gamma : "cv", "scale", "auto" or float
+    alpha : "cv" or float
+    degree, coef0
+        Of polynomial kernels.
+    readable : bool, default False
+        Products of columns only, never of principal components.
+    drop : sequence of str
+        Columns to leave out.
+    strict : bool, default False
+        As in TableEncoder.
+    random_state : int, default 0
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    encoder_ : TableEncoder
+    model_ : KernelRidge or KernelRidgeClassifier
+        Fitted to all rows.
+    task_ : str
+    alpha_, gamma_ : float
+    facts_ : dict
+        What `explain` prints: scores on the rows set aside, columns and monomials that matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import TableModel
+    >>> rng = np.random.default_rng(0)
+    >>> flats = {"size": rng.uniform(20, 150, 300), "town": rng.choice(["Ulm", "Bonn"], 300)}
+    >>> flats["rent"] = flats["size"] * np.where(flats["town"] == "Ulm", 10.0, 15.0)
+    >>> model = TableModel("rent", n_components=100).fit(flats)
+    >>> model.facts_["scores"]["R2"] > 0.95
+    True
+    >>> model.predict({"town": ["Bonn"], "size": [100.0]}).round(-2).tolist()
+    [1500.0]
+    """
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        task: str = "auto",
+        kernel: Any = "gaussian",
+        method: str = "auto",
+        n_components: int = 2000,
+        gamma: Any = "cv",
+        alpha: Any = "cv",
+        degree: int = 3,
+        coef0: float = 1.0,
+        readable: bool = False,
+        drop: Sequence[str] = (),
+        strict: bool = False,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.target = target
+        self.task = task
+        self.kernel = kernel
+        self.method = method
+        self.n_components = n_components
+        self.gamma = gamma
+        self.alpha = alpha
+        self.degree = degree
+        self.coef0 = coef0
+        self.readable = readable
+        self.drop = drop
+        self.strict = strict
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # --- fit -------------------------------------------------------------------------------------
+
+    def fit(self, data: Any, y: Any = None, progress: Progress = lambda step: None) -> Self:
+        """Fit to a table: a path, a pandas, polars or Arrow frame, or a mapping of columns.
+
+        ``progress`` is called with the name of every step.
+        """
+        start = time.perf_counter()
+        self._check_choices()
+        progress("reading")
+        table = self._usable(as_table(data))
+        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
+        X = self.encoder_.transform(table)
+        if table.n_rows >= FLOAT32_ROWS:
+            X = X.astype(np.float32)
+        y = self._targets(table)
+        seed = root_seed(self.random_state)
+        train, test = self._split(y, seed)
+        self._tune(X[train], y[train], seed, progress)
+        progress("judging")
+        trial = self._fresh(seed).fit(X[train], y[train])
+        facts: dict[str, Any] = {
+            "target": self._target(),
+            "task": self.task_,
+            "rows": table.n_rows,
+            "inputs": X.shape[1],
+            "sparse": self.encoder_.sparse_,
+            "test rows": len(test),
+            "scores": scores(trial, X[test], y[test], self.task_),
+            "baseline": scores(_Constant(y[train], self.task_), X[test], y[test], self.task_),
+        }
+        progress("fitting to all rows")
+        self.model_ = self._fresh(seed).fit(X, y)
+        progress("explaining")
+        facts |= explanation_facts(self.model_, X, y, self.encoder_, trial, test, seed)
+        facts["seconds"] = time.perf_counter() - start
+        self.facts_ = facts
+        return self
+
+    def _check_choices(self) -> None:
+        check_choice(self.task, "task", TASKS)
+        check_choice(self.method, "method", tuple(METHODS))
+        check_count(self.n_components, "n_components", "it is the number of features")
+
+    def _target(self) -> str:
+        assert self.target is not None  # _usable saw to it
+        return self.target
+
+    def _usable(self, table: Table) -> Table:
+        """The rows whose target is known."""
+        if self.target is None:
+            raise TableError(
+                f"{table.where}: say which column to predict (--target), one of "
+                f"{listed(table.columns)}"
+            )
+        values = table.column(self._target())
+        for name in self.drop:
+            if name == self.target:
+                raise TableError(f"{name!r} is the target: it cannot be dropped too")
+        known = ~is_missing(values)
+        missing = int(table.n_rows - known.sum())
+        if missing and self.strict:
+            raise TableError(
+                f"{table.where}: the target {self.target!r} is missing in {missing:,} rows, first "
+                f"in row {int(np.argmin(known)) + 1} (refused by strict)"
+            )
+        if missing:
+            notice = f"{missing:,} rows without {self.target!r} were left out"
+            warnings.warn(notice, TableNotice, stacklevel=3)
+            table = table.take(np.flatnonzero(known))
+        if table.n_rows < MIN_ROWS:
+            raise TableError(
+                f"{table.where} has {table.n_rows} rows with a target, at least {MIN_ROWS} are "
+                "needed"
+            )
+        return table
+
+    def _targets(self, table: Table) -> NDArray[Any]:
+        """Numbers, or labels; decides the task."""
+        values, name = table.column(self._target()), self._target()
+        numeric = values.dtype.kind == "f"
+        if numeric and not np.isfinite(values).all():
+            where = int(np.argmin(np.isfinite(values)))
+            raise TableError(f"{table.where}: the target {name!r} is {values[where]} in a row")
+        levels = np.unique(values if numeric else values.astype(str))
+        if len(levels) < 2:
+            raise TableError(f"{table.where}: the target {name!r} is {levels[0]} everywhere")
+        if numeric and np.abs(levels).max() > LARGEST_TARGET:
+            raise TableError(
+                f"{table.where}: the target {name!r} reaches {np.abs(levels).max():.3g}, and "
+                f"squares of errors would leave the float range: use other units"
+            )
+        are_labels = not numeric or bool((levels == np.round(levels)).all())
+        if self.task == "auto":
+            few = not numeric or len(levels) == 2
+            self.task_ = "classification" if few and are_labels else "regression"
+        else:
+            self.task_ = self.task
+        if self.task_ == "regression":
+            if not numeric:
+                raise TableError(
+                    f"{table.where}: the target {name!r} is text ({str(levels[0])!r}), and a "
+                    "regression needs numbers"
+                )
+            return values
+        if not are_labels or (numeric and np.abs(levels).max() > LARGEST_LABEL):
+            raise TableError(
+                f"{table.where}: the target {name!r} has values such as "
+                f"{levels[np.abs(levels).argmax()]:g}, and classes are texts or whole numbers: use "
+                "regression, or write them as texts"
+            )
+        if len(levels) > MOST_CLASSES:
+            raise TableError(
+                f"{table.where}: the target {name!r} has {len(levels):,} different values, and at "
+                f"most {MOST_CLASSES} classes can be told apart: {listed(map(str, levels))}"
+            )
+        return values if numeric else values.astype(str)
+
+    def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to learn from and to be judged on; of every class some, where there are enough."""
+        size = min(max(1, round(TEST_SHARE * len(y))), MOST_TEST_ROWS)
+        classes, counts = np.unique(y, return_counts=True)
+        stratify = None
+        if self.task_ == "classification" and counts.min() >= 2 and size >= len(classes):
+            stratify = y
+        train, test = train_test_split(
+            np.arange(len(y)), test_size=size, random_state=seed % 2**32, stratify=stratify
+        )
+        if self.task_ == "classification" and len(np.unique(y[train])) < 2:
+            raise TableError(
+                f"class {str(classes[counts.argmin()])!r} has too few rows to learn from"
+            )
+        return train, test
+
+    def _tune(self, X: Any, y: NDArray[Any], seed: int, progress: Progress) -> None:
+        """Gamma and alpha of the smallest leave-one-out error, of Nystrom features on some rows."""
+        rows = stream(seed, "tuning").permutation(len(y))[:TUNING_ROWS]
+        X, targets = X[np.sort(rows)], _numeric(y[np.sort(rows)], self.task_)
+        gammas = self._gammas(X)
+        if isinstance(self.alpha, str) and self.alpha != "cv":
+            raise ValueError(f"alpha={self.alpha!r}: give a positive number, or 'cv'")
+        alphas = ALPHAS if self.alpha == "cv" else np.array([self.alpha])
+        if len(alphas) > 1 or len(gammas) > 1:
+            progress("choosing gamma and alpha")
+            landmarks = NystromFeatures(
+                min(TUNING_LANDMARKS, len(targets)),
+                kernel=self.kernel,
+                gamma=gammas[0],
+                landmarks="uniform",
+                random_state=seed,
+                n_jobs=self.n_jobs,
+                **self._shape(),
+            )
+            several = gammas if len(gammas) > 1 else None
+            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=several, n_jobs=self.n_jobs)
+            search.fit(X, targets)
+            self.alpha_ = search.alpha_
+            self.gamma_ = gammas[0] if search.gamma_ is None else search.gamma_
+        else:
+            self.alpha_, self.gamma_ = float(alphas[0]), gammas[0]
+
+    def _gammas(self, X: Any) -> list[Any]:
+        if not isinstance(self.kernel, str) or self.kernel in WITHOUT_GAMMA:
+            return ["scale"]
+        if self.gamma != "cv":
+            return [self.gamma]
+        scale = getattr(resolve_kernel("gaussian", X, "scale"), "gamma", 1.0)
+        return [factor * scale for factor in GAMMA_FACTORS]
+
+    def _shape(self) -> dict[str, Any]:
+        return {"degree": self.degree, "coef0": self.coef0}
+
+    def _fresh(self, seed: int) -> KernelRidge | KernelRidgeClassifier:
+        kind = KernelRidge if self.task_ == "regression" else KernelRidgeClassifier
+        features = feature_map(
+            self.method,
+            self.readable,
+            n_components=self.n_components,
+            kernel=self.kernel,
+            gamma=self.gamma_,
+            random_state=seed,
+            n_jobs=self.n_jobs,
+            **self._shape(),
+        )
+        return kind(features, alpha=self.alpha_, n_jobs=self.n_jobs)
+
+    # --- use -------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels; only of a classifier."""
+        check_is_fitted(self)
+        if self.task_ != "classification":
+            raise AttributeError(f"{self.target!r} was learned by regression: it has no classes")
+        return self.model_.classes_
+
+    def predict(self, data: Any) -> NDArray[Any]:
+        """The target of every row."""
+        return self.model_.predict(self._encoded(data))
+
+    def predict_proba(self, data: Any) -> NDArray[Any]:
+        """Probabilities of the classes."""
+        self._require("classification", "probabilities")
+        return self.model_.predict_proba(self._encoded(data))
+
+    def predict_std(self, data: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Predictions and their standard deviations."""
+        self._require("regression", "standard deviations")
+        X = self._encoded(data)
+        return self.model_.predict(X, return_std=True)  # type: ignore[call-arg, return-value]
+
+    def transform(self, data: Any) -> Any:
+        """The features of every row."""
+        return self.model_.features_.transform(self._encoded(data))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the features."""
+        check_is_fitted(self)
+        names = self.encoder_.get_feature_names_out()
+        return self.model_.features_.get_feature_names_out(names)
+
+    def score_table(self, data: Any) -> dict[str, float] | None:
+        """The scores on a table that holds the target; None where it does not."""
+        check_is_fitted(self)
+        table = as_table(data)
+        if self.target not in table.columns:
+            return None
+        values = table.columns[self.target]
+        known = ~is_missing(values)
+        if self.task_ == "classification" and values.dtype.kind != self.classes_.dtype.kind:
+            values = values.astype(str)
+        if not known.any() or (self.task_ == "regression" and values.dtype.kind != "f"):
+            return None
+        rows = np.flatnonzero(known)
+        return scores(self.model_, self._encoded(table.take(rows)), values[rows], self.task_)
+
+    def _encoded(self, data: Any) -> Any:
+        check_is_fitted(self)
+        X = self.encoder_.transform(data)
+        return X.astype(np.float32) if self.facts_["rows"] >= FLOAT32_ROWS else X
+
+    def _require(self, task: str, what: str) -> None:
+        check_is_fitted(self)
+        if self.task_ != task:
+            raise TableError(f"{self.target!r} was learned by {self.task_}: it has no {what}")
+
+    def explain(self) -> str:
+        """What the model is made of, as text; ``plots.plot_table_model`` draws it."""
+        from kernelsieve.tables.facts import as_text
+
+        check_is_fitted(self)
+        return as_text(self.facts_)
+
+
+def feature_map(method: str, readable: bool, **options: Any) -> FeatureMap:
+    """The map of a name with those of the options that it has; readable ones do not rotate."""
+    check_choice(method, "method", tuple(METHODS))
+    if readable:
+        method = "adaptive" if method == "auto" else method
+        if method not in READABLE:
+            raise ValueError(
+                f"readable features are products of columns, and method={method!r} has none: use "
+                f"{' or '.join(READABLE)}"
+            )
+        options["rotate"] = False
+    known = METHODS[method]().get_params()
+    return METHODS[method](**{name: value for name, value in options.items() if name in known})
+
+
+def embedding(
+    data: Any,
+    target: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    strict: bool = False,
+    method: str = "adaptive",
+    readable: bool = False,
+    **options: Any,
+) -> tuple[Any, NDArray[np.object_], NDArray[Any] | None]:
+    """The features of a table, their names and the target's values (classes by number).
+
+    Parameters
+    ----------
+    data : path, frame or mapping of columns
+    target : str, optional
+        A column that the features are chosen for, which is not among the inputs.
+    drop, strict
+        As in TableEncoder.
+    method, readable
+        As in TableModel.
+    **options
+        Of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve.tables.model import embedding
+    >>> flats = {"size": np.linspace(20.0, 150.0, 50), "town": ["Ulm", "Bonn"] * 25}
+    >>> Z, names, y = embedding(flats, readable=True, n_components=10, kernel="poly", degree=2)
+    >>> Z.shape, names[:3].tolist()
+    ((50, 10), ['1', 'size', 'size town=Bonn'])
+    """
+    features = feature_map(method, readable, **options)
+    table, y, outputs = as_table(data), None, None
+    if target is not None:
+        task = TableModel(target, task="auto", strict=strict)
+        table = task._usable(table)
+        y = task._targets(table)
+        outputs = _numeric(y, task.task_)
+        y = y if task.task_ == "regression" else outputs.argmax(axis=1)
+    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict).fit(table)
+    X = encoder.transform(table)
+    Z = features.fit(X, outputs).transform(X)
+    return Z, features.get_feature_names_out(encoder.get_feature_names_out()), y
+
+
+def _numeric(y: NDArray[Any], task: str) -> NDArray[np.float64]:
+    """What a ridge is fitted to: numbers, or a column of 0 and 1 for every class."""
+    if task == "regression":
+        return y
+    return (y[:, None] == np.unique(y)).astype(np.float64)
+
+
+class _Constant:
+    """The mean, or the most frequent class: what any model must beat."""
+
+    def __init__(self, y: NDArray[Any], task: str) -> None:
+        values, counts = np.unique(y, return_counts=True)
+        self.classes_, self._share = values, counts / counts.sum()
+        self._value = y.mean() if task == "regression" else values[counts.argmax()]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return np.full(X.shape[0], self._value)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        return np.tile(self._share, (X.shape[0], 1))

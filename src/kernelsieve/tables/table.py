@@ -1,0 +1,211 @@
+"""A table of named columns, or a sparse matrix, from a file or from a frame in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "?"})
+LISTED_NAMES = 12
+MOST_COLUMNS = 20_000  # of a dense matrix without names
+
+
+class TableError(ValueError):
+    """A table that cannot be used as it is: the message says which, where, and the way out."""
+
+
+class TableNotice(UserWarning):
+    """What was done to a table that its owner may want to know."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns by name, all of one length.
+
+    Attributes
+    ----------
+    where : str
+        The file, for messages.
+    columns : dict of str to ndarray
+        float64 with NaN where a value is missing, or objects: texts, and None where one is missing.
+    matrix : CSR or None
+        Sparse inputs without names, beside the columns.
+    """
+
+    where: str
+    columns: dict[str, NDArray[Any]]
+    matrix: Any = None
+    n_rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        lengths = {len(values) for values in self.columns.values()}
+        if self.matrix is not None:
+            lengths.add(self.matrix.shape[0])
+        if len(lengths) > 1:
+            raise TableError(f"{self.where}: its columns have different lengths {sorted(lengths)}")
+        object.__setattr__(self, "n_rows", lengths.pop() if lengths else 0)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column, or an error that lists those there are."""
+        if name not in self.columns:
+            raise TableError(f"{self.where} has no column {name!r}: it has {listed(self.columns)}")
+        return self.columns[name]
+
+    def take(self, rows: NDArray[np.int64]) -> Table:
+        """Some of the rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Table(self.where, columns, None if self.matrix is None else self.matrix[rows])
+
+
+def listed(names: Iterable[str]) -> str:
+    """Some names, for messages."""
+    names = list(names)
+    shown = ", ".join(names[:LISTED_NAMES])
+    return f"{shown}, ..." if len(names) > LISTED_NAMES else shown or "none"
+
+
+def as_table(data: Any) -> Table:
+    """A table from a path, a pandas, polars or Arrow frame, a mapping of columns, or a matrix."""
+    from kernelsieve.tables.readers import read_table
+
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, str) or hasattr(data, "__fspath__"):
+        return read_table(data)
+    if sp.issparse(data):
+        return Table("the matrix", {}, sp.csr_array(data))
+    if hasattr(data, "column_names") and hasattr(data, "to_pydict"):
+        return from_arrow("the table", data)
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
+        names = list(data.keys() if isinstance(data, Mapping) else data.columns)
+        return from_columns("the table", [(name, data[name]) for name in names])
+    return from_matrix("the matrix", np.asarray(data))
+
+
+def from_matrix(where: str, X: NDArray[Any]) -> Table:
+    """Columns x0, x1, ... of a dense matrix."""
+    if X.ndim != 2:
+        raise TableError(f"{where}: X has the shape {X.shape}, and rows and columns are needed")
+    if X.shape[1] > MOST_COLUMNS:
+        raise TableError(
+            f"{where}: {X.shape[1]:,} dense columns are more than {MOST_COLUMNS:,}: give them as a "
+            "sparse matrix, or fit a model on the array in Python"
+        )
+    return from_columns(where, [(f"x{i}", X[:, i]) for i in range(X.shape[1])])
+
+
+def from_columns(where: str, columns: Iterable[tuple[Any, Any]]) -> Table:
+    """Named columns of any kind that numpy can hold."""
+    found: dict[str, NDArray[Any]] = {}
+    for name, values in columns:
+        if str(name) in found:
+            raise TableError(f"{where} has two columns {str(name)!r}: rename one of them")
+        found[str(name)] = as_column(where, str(name), values)
+    return Table(where, found)
+
+
+def from_arrow(where: str, table: Any) -> Table:
+    """The columns of a pyarrow table."""
+    import pyarrow as pa
+
+    def values(column: Any) -> Any:
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column, kind = column.cast(kind.value_type), kind.value_type
+        plain = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return column.to_numpy() if plain else column.to_pylist()
+
+    pairs = zip(table.column_names, table.columns, strict=True)
+    return from_columns(where, [(name, values(column)) for name, column in pairs])
+
+
+def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
+    """Numbers as float64; texts, times and mixtures as objects, of which all are texts or None."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise TableError(f"{where}: column {name!r} has the shape {array.shape}, not one dimension")
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
+    if array.dtype.kind == "M":
+        array = np.array([_naive(value) for value in array], dtype=object)
+    if array.dtype.kind not in "OUST":
+        raise TableError(
+            f"{where}: column {name!r} holds values of type {array.dtype}, and only numbers, texts "
+            f"and times can be used: leave it out with --drop {name}"
+        )
+    texts = [_text(where, name, value) for value in array.tolist()]
+    numbers = None if _has_text(array) else _numbers(texts)
+    return np.array(texts, dtype=object) if numbers is None else numbers
+
+
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column has no value."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    return np.array([value is None for value in values.tolist()], dtype=bool)
+
+
+def text_column(texts: list[str]) -> NDArray[Any]:
+    """A column of a text file: numbers where every cell that is not missing is one."""
+    cells = [None if text.lower() in MISSING else text for text in texts]
+    numbers = _numbers(cells)
+    return np.array(cells, dtype=object) if numbers is None else numbers
+
+
+def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:
+    """The cells as numbers, where there is one and all are."""
+    if all(cell is None for cell in cells):
+        return np.full(len(cells), np.nan)
+    try:
+        values = np.array([np.nan if cell is None else float(cell) for cell in cells])
+    except ValueError:
+        return None
+    # "1_000" is no number to anybody but Python.
+    return None if any(cell is not None and "_" in cell for cell in cells) else values
+
+
+def _has_text(array: NDArray[Any]) -> bool:
+    """Whether texts are among the values: a text column of a frame stays one, whatever it says."""
+    return array.dtype.kind != "O" or any(isinstance(value, str) for value in array.tolist())
+
+
+def _text(where: str, name: str, value: Any) -> str | None:
+    """A value as text; times as ISO 8601, those with a zone in UTC."""
+    if value is None or value is np.nan or (isinstance(value, float) and np.isnan(value)):
+        return None
+    if type(value).__name__ in ("NaTType", "NAType"):
+        return None
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return None if value.strip().lower() in MISSING else value.strip()
+    if isinstance(value, bool | np.bool_):
+        return "1" if value else "0"
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int | float) or hasattr(value, "__float__"):  # also Decimal
+        return repr(float(value))
+    raise TableError(
+        f"{where}: column {name!r} holds {type(value).__name__} values, and only numbers, texts "
+        f"and times can be used: leave it out with --drop {name}"
+    )
+
+
+def _naive(value: np.datetime64) -> datetime | None:
+    if np.isnat(value):
+        return None
+    return (
+        datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+        + value.astype("datetime64[us]").astype("int64").item() * _MICROSECOND
+    )
+
+
+_MICROSECOND = datetime(1970, 1, 1, microsecond=1) - datetime(1970, 1, 1)

@@ -1,0 +1,126 @@
+"""Predictions and features to files, which appear when they are complete."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._files import replacing, write_text
+from kernelsieve.tables.table import TableError
+
+ROWS_AT_A_TIME = 10_000
+
+
+def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Named columns as .csv, .parquet, .arrow or .npz."""
+    path = Path(path)
+    _writer(path, COLUMN_WRITERS)(path, columns)
+
+
+def write_features(
+    path: str | os.PathLike[str], Z: Any, names: NDArray[Any], target: NDArray[Any] | None
+) -> None:
+    """A matrix of features as .npz, .parquet, .arrow, .csv or LIBSVM text."""
+    path = Path(path)
+    writer = _writer(path, {**dict.fromkeys(COLUMN_WRITERS), **MATRIX_WRITERS})
+    if writer is not None:
+        writer(path, Z, names, target)
+        return
+    dense = Z.toarray() if sp.issparse(Z) else Z
+    columns = {str(name): dense[:, i] for i, name in enumerate(names)}
+    if target is not None:
+        columns = {**columns, "target": target}
+    write_columns(path, columns)
+
+
+def check_writable(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> None:
+    """Complain about a name before the work, not after it."""
+    path = Path(path)
+    if path.suffix.lower() not in kinds:
+        raise TableError(f"{path}: cannot write {path.suffix or 'a name without suffix'}: it must "
+                         f"end with {', '.join(kinds)}")  # fmt: skip
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise TableError(f"{path}: there is no folder {path.parent}")
+
+
+def csv_text(columns: Mapping[str, NDArray[Any]]) -> str:
+    """Columns as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    return file.getvalue()
+
+
+def _writer(path: Path, writers: Mapping[str, Any]) -> Any:
+    check_writable(path, tuple(writers))
+    return writers[path.suffix.lower()]
+
+
+def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    write_text(path, csv_text(columns))
+
+
+def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import feather, parquet
+    except ModuleNotFoundError:
+        raise TableError(
+            f"{path}: Parquet and Arrow files need pyarrow: pip install 'kernelsieve[arrow]'"
+        ) from None
+    table = pa.table({name: values.tolist() if values.dtype.kind == "O" else values
+                      for name, values in columns.items()})  # fmt: skip
+    write = parquet.write_table if path.suffix.lower() == ".parquet" else feather.write_feather
+    with replacing(path) as file:
+        write(table, file)
+
+
+def _write_npz(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in columns.items()}
+    with replacing(path) as file:
+        np.savez(file, allow_pickle=False, **plain)
+
+
+def _write_matrix_npz(path: Path, Z: Any, names: NDArray[Any], target: Any) -> None:
+    """Dense: arrays X, names and y; sparse: what scipy.sparse.load_npz reads."""
+    with replacing(path) as file:
+        if sp.issparse(Z):
+            sp.save_npz(file, sp.csr_matrix(Z))
+        else:
+            others = {} if target is None else {"y": target}
+            np.savez(file, X=Z, names=names.astype(str), **others)
+
+
+def _write_svmlight(path: Path, Z: Any, names: NDArray[Any], target: Any) -> None:
+    from sklearn.datasets import dump_svmlight_file
+
+    labels = np.zeros(Z.shape[0]) if target is None else target
+    with replacing(path) as file:
+        dump_svmlight_file(sp.csr_matrix(Z), labels, file, zero_based=False)
+
+
+COLUMN_WRITERS: dict[str, Callable[..., None]] = {
+    ".csv": _write_csv,
+    ".parquet": _write_arrow,
+    ".arrow": _write_arrow,
+    ".feather": _write_arrow,
+    ".npz": _write_npz,
+}
+MATRIX_WRITERS: dict[str, Callable[..., None]] = {
+    ".npz": _write_matrix_npz,
+    ".svm": _write_svmlight,
+    ".libsvm": _write_svmlight,
+    ".svmlight": _write_svmlight,
+}
+MATRIX_KINDS = tuple({**COLUMN_WRITERS, **MATRIX_WRITERS})

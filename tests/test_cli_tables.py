@@ -1,0 +1,231 @@
+"""fit, predict, embed and explain, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from test_cli import failing
+from test_tables import flats, written
+from typer.testing import CliRunner
+
+import kernelsieve
+from kernelsieve import cli
+from kernelsieve.tables import read_table
+
+QUICK = ["--features", "40", "--gamma", "0.05", "--alpha", "0.01"]
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "flats.csv", flats(120))
+
+
+def run(*arguments: str) -> Any:
+    outcome = CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome
+
+
+def fit(*more: str) -> Any:
+    return run("fit", "flats.csv", "--target", "rent", *QUICK, *more)
+
+
+def test_from_a_table_to_predictions_and_an_explanation() -> None:
+    said = fit("-o", "rent.ks").stdout
+    assert "regression of 'rent', 120 rows" in said
+    assert "Model:   rent.ks" in said
+    said = run("explain", "rent.ks").stdout
+    assert "Columns that matter" in said
+    assert "Monomials that matter" in said
+    assert "Picture: rent.png" in said
+    assert Path("rent.png").read_bytes().startswith(b"\x89PNG")
+    assert max(map(len, said.splitlines())) <= 80
+    said = run("predict", "rent.ks", "flats.csv", "-o", "out.csv").stdout
+    assert "Scores: RMSE" in said
+    predicted = read_table("out.csv").columns["rent"]
+    model = kernelsieve.load("rent.ks")
+    np.testing.assert_array_equal(predicted, model.predict("flats.csv"))
+
+
+def test_predictions_go_to_the_screen_without_a_file() -> None:
+    fit()
+    lines = run("predict", "model.ks", "flats.csv").stdout.splitlines()
+    assert lines[0] == "rent"
+    assert len(lines) == 121
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.npz"])
+def test_predictions_in_other_formats(name: str) -> None:
+    fit()
+    run("predict", "model.ks", "flats.csv", "-o", name, "--std")
+    if name == "out.npz":
+        with np.load(name) as found:
+            assert sorted(found.files) == ["rent", "rent std"]
+    else:
+        assert list(read_table(name).columns) == ["rent", "rent std"]
+
+
+def test_classes_and_their_probabilities() -> None:
+    run("fit", "flats.csv", "--target", "town", *QUICK)
+    run("predict", "model.ks", "flats.csv", "--proba", "-o", "out.csv")
+    columns = read_table("out.csv").columns
+    assert list(columns) == ["town", "town=Bonn", "town=Kiel", "town=Ulm"]
+    chances = np.column_stack([columns[name] for name in list(columns)[1:]])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+
+def test_json_is_for_machines() -> None:
+    facts = json.loads(fit("--json").stdout)
+    assert facts["task"] == "regression"
+    assert facts["notes"] == []
+    assert json.loads(run("explain", "model.ks", "--json").stdout)["target"] == "rent"
+    found = json.loads(run("predict", "model.ks", "flats.csv", "--json").stdout)
+    assert len(found["predictions"]["rent"]) == 120
+    embedded = run("embed", "flats.csv", "--features", "20", "-o", "z.npz", "--json")
+    assert json.loads(embedded.stdout)["features"] <= 20
+
+
+def test_quiet_says_nothing() -> None:
+    assert fit("--quiet").output == ""
+    assert run("predict", "model.ks", "flats.csv", "-o", "o.csv", "-q").output == ""
+    assert run("embed", "flats.csv", "--features", "9", "-o", "z.csv", "-q").output == ""
+
+
+def test_what_was_done_is_noted_and_strict_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = flats(120)
+    table["size"][4] = np.nan
+    written(tmp_path / "flats.csv", table)
+    assert "Note: column 'size': 1 missing value was filled in with" in fit().stderr
+    notes = json.loads(fit("--json").stdout)["notes"]
+    assert len(notes) == 1
+    said = failing(["fit", "flats.csv", "--target", "rent", "--strict"], capsys)
+    assert "1 missing value was filled in" in said
+    assert "refused by strict" in said
+    said = failing(["predict", "model.ks", "flats.csv", "--strict"], capsys)
+    assert "refused by strict" in said
+
+
+@pytest.mark.parametrize("name", ["z.parquet", "z.npz", "z.csv", "z.svm"])
+def test_embeddings(name: str) -> None:
+    said = run("embed", "flats.csv", "--target", "rent", "--features", "25", "-o", name).stdout
+    assert "Features: 120 x " in said
+    table = read_table(name)
+    assert table.n_rows == 120
+
+
+def test_embedding_by_a_model_is_its_transform() -> None:
+    fit()
+    run("embed", "flats.csv", "--model", "model.ks", "-o", "z.npz")
+    model = kernelsieve.load("model.ks")
+    with np.load("z.npz") as found:
+        np.testing.assert_array_equal(found["X"], model.transform("flats.csv"))
+        assert found["names"].tolist() == model.get_feature_names_out().tolist()
+
+
+def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
+    X = sp.random(60, 40, density=0.1, random_state=0, format="csr")
+    sp.save_npz("x.npz", X)
+    said = run("embed", "x.npz", "--kernel", "poly", "--degree", "2", "-o", "z.npz").stdout
+    assert "% nonzero" in said
+    assert sp.issparse(sp.load_npz("z.npz"))
+
+
+WRONG = {
+    "absent": (["fit", "no.csv", "--target", "a"], "no.csv does not exist"),
+    "target": (["fit", "flats.csv", "--target", "a"], "has no column 'a': it has size, town"),
+    "no target": (["fit", "flats.csv"], "say which column to predict (--target), one of size"),
+    "alpha": (["fit", "flats.csv", "--target", "rent", "--alpha", "-1"], "--alpha -1: give a"),
+    "gamma": (["fit", "flats.csv", "--target", "rent", "--gamma", "x"], "'cv', 'scale', 'auto'"),
+    "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "method='x'"),
+    "kernel": (["fit", "flats.csv", "--target", "rent", "--kernel", "x"], "kernel='x' is unknown"),
+    "features": (["fit", "flats.csv", "--target", "rent", "--features", "0"], "n_components=0"),
+    "name": (["fit", "flats.csv", "--target", "rent", "-o", "m.pkl"], "it must end with .ks"),
+    "folder": (["fit", "flats.csv", "--target", "rent", "-o", "no/m.ks"], "there is no folder"),
+    "drop": (["fit", "flats.csv", "--target", "rent", "--drop", "x"], "has no column 'x'"),
+    "model": (["predict", "no.ks", "flats.csv"], "no.ks"),
+    "no model": (["predict", "flats.csv", "flats.csv"], "no kernelsieve model"),
+    "top": (["explain", "no.ks", "--top", "0"], "--top 0"),
+    "picture": (["explain", "no.ks", "--picture", "a.doc"], "must end with .png"),
+    "embed": (["embed", "flats.csv", "-o", "z.doc"], "must end with .csv"),
+    "embed alpha": (["embed", "flats.csv", "--alpha", "cv", "-o", "z.csv"], "--alpha cv"),
+    "argument": (["fit"], "Missing argument"),
+    "option": (["fit", "flats.csv", "--nothing"], "No such option"),
+    "number": (["fit", "flats.csv", "--seed", "x"], "valid int"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_use_ends_with_one_line(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reason in failing(arguments, capsys)
+
+
+def test_other_models_are_told_from_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    kernelsieve.save(kernelsieve.KernelRidge(), "ridge.ks")
+    assert "holds a KernelRidge" in failing(["predict", "ridge.ks", "flats.csv"], capsys)
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    fit()
+    command = f"{sys.executable} -m kernelsieve predict model.ks flats.csv | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "rent\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_leaves_the_old_file(tmp_path: Path) -> None:
+    fit()
+    before = Path("model.ks").read_bytes()
+    command = [sys.executable, "-m", "kernelsieve", "fit", "flats.csv", "--target", "rent"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode in (130, -signal.SIGINT)  # the latter while Python still imports
+    assert Path("model.ks").read_bytes() == before
+    assert sorted(os.listdir()) == ["flats.csv", "model.ks"]
+
+
+def kill(moments: int, *command: str) -> str:
+    """What tests/killing.py says."""
+    script = Path(__file__).with_name("killing.py")
+    line = [sys.executable, str(script), "--moments", str(moments), "--", *command]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+FIT = ["fit", "flats.csv", "--target", "rent", *QUICK, "--threads", "1", "-o", "model.ks"]
+BENCH = [
+    "bench", "diabetes", "--methods", "linear,fourier", "--features", "20", "--seeds", "2",
+    "--threads", "1", "--out", "results", "--fresh",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
+def test_a_killed_command_leaves_whole_files(command: list[str]) -> None:
+    assert "all files whole" in kill(4, *command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
+def test_50_kills_leave_whole_files(command: list[str]) -> None:
+    said = kill(50, *command)
+    assert int(said.split()[0]) >= 25

@@ -1,0 +1,943 @@
+"""Model files: what comes back, what is refused, and that nothing else can happen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fuzz_model_files as fuzz
+import numpy as np
+import pytest
+import small_models
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold
+
+import kernelsieve
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    NystromFeatures,
+    RowNormFeatures,
+    persistence,
+)
+from kernelsieve.kernels import Polynomial
+from kernelsieve.persistence import DATA, ModelFileError, _container
+
+TESTS = Path(__file__).parent
+
+
+def run_python(code: str, *arguments: str | Path) -> str:
+    """What a fresh process prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=TESTS,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+# --- what comes back -----------------------------------------------------------------------------
+
+
+def said(estimator: Any) -> list[Any]:
+    """The bits of everything that an estimator says about dense rows, and sparse ones."""
+    inputs = [small_models.rows(9, 33), small_models.rows(9, 33).astype(np.float32)]
+    if small_models.takes_sparse(estimator):
+        inputs.append(small_models.sparse_rows(9, 33))
+    found = []
+    for X in inputs:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rows without the names of the columns
+            answers = small_models.answers(estimator, X)
+        found.append({name: small_models.as_bits(value) for name, value in answers.items()})
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of every small model."""
+    folder = tmp_path_factory.mktemp("models")
+    paths = {}
+    for i, name in enumerate(small_models.ALL):
+        paths[name] = folder / f"{i}.ks"
+        kernelsieve.save(small_models.build(name), paths[name], about={"name": name})
+    return paths
+
+
+def plain(value: Any) -> Any:
+    """Parameters as something that can be compared."""
+    return small_models.as_bits(value) if hasattr(value, "dtype") else repr(value)
+
+
+@pytest.mark.parametrize("name", small_models.ALL)
+def test_a_round_trip_is_exact(name: str, files: dict[str, Path]) -> None:
+    estimator, found = small_models.build(name), persistence.read(files[name])
+    loaded = found.estimator
+    assert type(loaded) is type(estimator)
+    assert found.about == {"name": name}
+    assert found.versions["kernelsieve"] == kernelsieve.__version__
+    assert said(loaded) == said(estimator)
+    expected, got = estimator.get_params(), loaded.get_params()
+    assert {k: plain(v) for k, v in got.items()} == {k: plain(v) for k, v in expected.items()}
+
+
+LEFT_OUT = {"_alpha", "_held_out", "_held_out_alpha"}
+REBUILT = {"features_", "kernel_", "svc_", "ridge_", "model_", "map_", "inverse_", "features_y_"}
+
+
+@pytest.mark.parametrize("name", small_models.ALL)
+def test_every_attribute_comes_back(name: str, files: dict[str, Path]) -> None:
+    """Nothing that ``fit`` leaves is missing, but the rows that a file does not hold."""
+    estimator, loaded = small_models.build(name), kernelsieve.load(files[name])
+    assert vars(estimator).keys() - LEFT_OUT <= vars(loaded).keys()
+    for key in vars(estimator).keys() - LEFT_OUT - REBUILT - estimator.get_params().keys():
+        value, again = getattr(estimator, key), getattr(loaded, key)
+        assert type(again) is type(value), key
+        if isinstance(value, np.ndarray):
+            assert small_models.as_bits(again) == small_models.as_bits(value), key
+            assert again.flags.writeable
+        elif isinstance(value, int | float | str):
+            assert again == value or again != again, key
+
+
+def test_a_fresh_process_says_the_same(files: dict[str, Path]) -> None:
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import hashlib, kernelsieve, test_persistence\n"
+        "for path in sys.argv[1:]:\n"
+        "    said = test_persistence.said(kernelsieve.load(path))\n"
+        "    print(hashlib.sha256(repr(said).encode()).hexdigest())\n"
+    )
+    expected = [
+        hashlib.sha256(repr(said(kernelsieve.load(path))).encode()).hexdigest()
+        for path in files.values()
+    ]
+    assert run_python(code, *files.values()).split() == expected
+
+
+@pytest.mark.parametrize("name", small_models.ALL)
+def test_the_same_model_makes_the_same_bytes(
+    name: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    again = tmp_path / "again.ks"
+    found = persistence.read(files[name])
+    kernelsieve.save(found.estimator, again, about=found.about)
+    assert again.read_bytes() == files[name].read_bytes()
+
+
+@pytest.mark.parametrize("name", ["adaptive, Mercer", "oblivious", "ridge", "svc, two", "cca"])
+def test_what_was_loaded_can_be_fitted_again(name: str, files: dict[str, Path]) -> None:
+    loaded = kernelsieve.load(files[name])
+    X, second = small_models.rows(4), small_models.rows(4)[:, :2]
+    y = {"svc, two": small_models.labels(X), "cca": second}.get(name, small_models.target(X))
+    assert said(loaded.fit(X, y)) == said(clone(loaded).fit(X, y))
+
+
+def test_partial_fit_goes_on_where_it_was(files: dict[str, Path]) -> None:
+    loaded, model = (kernelsieve.load(files["ridge, continued"]) for _ in range(2))
+    model = small_models.build("ridge, continued")
+    assert loaded.features_ is loaded.features
+    X, y = small_models.rows(8), small_models.target(small_models.rows(8))
+    assert said(loaded.partial_fit(X, y)) == said(model.partial_fit(X, y))
+
+
+@pytest.mark.parametrize(
+    "name", ["AdaptiveFeatures", "KernelRidgeCV", "KernelCCA", "TensorSketchFeatures"]
+)
+def test_an_estimator_that_was_not_fitted(name: str, tmp_path: Path) -> None:
+    estimator = getattr(kernelsieve, name)()
+    kernelsieve.save(estimator, tmp_path / "new.ks")
+    loaded = kernelsieve.load(tmp_path / "new.ks")
+    assert repr(loaded) == repr(estimator)
+    with pytest.raises(NotFittedError):
+        loaded.transform(small_models.rows()) if hasattr(loaded, "transform") else loaded.predict(
+            small_models.rows()
+        )
+
+
+def test_estimates_are_stored_and_rows_are_not(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 4))
+    features = AdaptiveFeatures(20, random_state=0).fit(X)
+    kernelsieve.save(features, tmp_path / "map.ks")
+    loaded = kernelsieve.load(tmp_path / "map.ks")
+    assert loaded.spectral_epsilon_ == features.spectral_epsilon_
+    assert loaded.statistical_dimension_ == features.statistical_dimension_
+    assert not hasattr(loaded, "_held_out")
+    data = (tmp_path / "map.ks").read_bytes()
+    assert not any(row.tobytes() in data for row in features._held_out)
+
+
+def test_a_map_among_the_parameters_is_stored_without_what_it_learned(tmp_path: Path) -> None:
+    given = NystromFeatures(10, random_state=0).fit(small_models.rows())
+    model = KernelRidge(given).fit(small_models.rows(), small_models.target(small_models.rows()))
+    kernelsieve.save(model, tmp_path / "model.ks")
+    loaded = kernelsieve.load(tmp_path / "model.ks")
+    assert said(loaded) == said(model)
+    with pytest.raises(NotFittedError):
+        loaded.features.transform(small_models.rows())
+
+
+def test_what_an_earlier_fit_left_is_not_stored(tmp_path: Path) -> None:
+    X, y = small_models.rows(), small_models.target(small_models.rows())
+    model = KernelRidge(RowNormFeatures(10, random_state=0), refine=True).fit(X, y)
+    model.set_params(refine=False).fit(X[:, :2], y)
+    kernelsieve.save(model, tmp_path / "model.ks")
+    assert not hasattr(kernelsieve.load(tmp_path / "model.ks"), "X_fit_")
+
+
+def test_containers_of_results_come_back(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    features = RowNormFeatures(5, random_state=0).set_output(transform="pandas")
+    features.fit(small_models.rows())
+    kernelsieve.save(features, tmp_path / "map.ks")
+    frame = kernelsieve.load(tmp_path / "map.ks").transform(small_models.rows())
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame) == list(features.get_feature_names_out())
+
+
+def test_estimators_on_dask_are_stored_as_those_in_memory(tmp_path: Path) -> None:
+    pytest.importorskip("dask")
+    da = pytest.importorskip("dask.array")
+    from kernelsieve import dask as on_dask
+
+    X, y = small_models.rows(), small_models.target(small_models.rows())
+    model = on_dask.KernelRidge(on_dask.FourierFeatures(12, gamma=0.5, random_state=0))
+    model.fit(da.from_array(X, chunks=(20, 4)), da.from_array(y, chunks=20))
+    kernelsieve.save(model, tmp_path / "model.ks")
+    loaded = kernelsieve.load(tmp_path / "model.ks")
+    assert type(loaded) is KernelRidge
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_about_holds_plain_data(tmp_path: Path) -> None:
+    about = {
+        "target": "Preis",
+        "scores": {"rmse": 0.25, "n": 3, "missing": float("inf")},
+        "list": [None, True, "a\u0000b", (1, 2.0), []],
+        "keys": {1: "one", None: 2},
+        "array": np.arange(6.0).reshape(2, 3),
+        "names": np.array(["x", "yy"]),
+    }
+    kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=about)
+    found = persistence.read(tmp_path / "model.ks").about
+    for key in ("array", "names"):
+        expected = about.pop(key)
+        assert small_models.as_bits(found.pop(key)) == small_models.as_bits(expected)
+    assert found == about
+    nan = {"value": float("nan")}
+    kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=nan)
+    assert np.isnan(persistence.read(tmp_path / "model.ks").about["value"])
+
+
+# --- further classes -----------------------------------------------------------------------------
+
+
+class Encoder:
+    """As the one of the command line: plain data."""
+
+    def __init__(self, columns: list[Any], means: Any) -> None:
+        self.columns, self.means = columns, means
+
+
+class Chain:
+    """As a pipeline: other objects."""
+
+    def __init__(self, encoder: Any, model: Any) -> None:
+        self.encoder, self.model = encoder, model
+
+
+def check_encoder(encoder: Encoder) -> None:
+    if len(encoder.columns) != len(encoder.means):
+        raise ValueError("columns and means differ in number")
+
+
+persistence.register(Encoder, {"columns": DATA, "means": DATA}, check_encoder)
+persistence.register(Chain, {"encoder": Encoder, "model": persistence.ANY})
+
+
+def test_a_registered_class(tmp_path: Path) -> None:
+    model = small_models.build("classifier, three")
+    columns = [{"name": "a", "levels": ["x", "y"]}, {"name": "b", "levels": []}]
+    path = tmp_path / "chain.ks"
+    persistence.save(Chain(Encoder(columns, np.array([1.0, 2.0])), model), path)
+    loaded = persistence.load(path)
+    assert loaded.encoder.columns == columns
+    assert loaded.encoder.means.tolist() == [1.0, 2.0]
+    assert said(loaded.model) == said(model)
+    with pytest.raises(ModelFileError, match="columns and means differ in number"):
+        persistence.save(Encoder([], [1.0]), path)
+    with pytest.raises(ModelFileError, match="is a KernelRidgeClassifier, which has no place"):
+        persistence.save(Chain(model, model), path)
+    odd = Encoder([], [])
+    odd.more = 1  # type: ignore[attr-defined]
+    with pytest.raises(ModelFileError, match="beyond what is registered, the attribute 'more'"):
+        persistence.save(odd, path)
+    assert said(persistence.load(path).model) == said(model)  # the refused ones left no trace
+
+
+def test_one_name_is_one_class() -> None:
+    other = type("Encoder", (), {})
+    with pytest.raises(ValueError, match="registered as 'Encoder' already"):
+        persistence.register(other, {})
+
+
+# --- what cannot be stored -----------------------------------------------------------------------
+
+
+def _with_attribute() -> KernelRidge:
+    model = KernelRidge()
+    model.note = "mine"  # type: ignore[attr-defined]
+    return model
+
+
+def _half_fitted() -> KernelRidge:
+    model = KernelRidge(RowNormFeatures(5), solver="cholesky", alpha=1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(small_models.rows(), np.full(small_models.N_ROWS, np.nan))
+    model.n_features_in_ = 4
+    return model
+
+
+class Mine(KernelRidge):
+    """Somebody's own subclass."""
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: KernelRidge(NystromFeatures(5, kernel=lambda x, y: 1.0)),
+            r"KernelRidge.parameters.features.parameters.kernel is a .*: a function is code",
+        ),
+        (
+            lambda: FourierFeatures(random_state=np.random.default_rng(0)),
+            r"random_state is a numpy.random.*Generator.*set_params\(random_state=0\)",
+        ),
+        (
+            lambda: FourierFeatures(random_state=np.random.RandomState(0)),
+            r"FourierFeatures.parameters.random_state is a .*RandomState",
+        ),
+        (lambda: KernelRidgeCV(cv=KFold(3)), r"cv is a .*KFold.*set_params\(cv=None\)"),
+        (_with_attribute, r"KernelRidge \(KernelRidge\) has an attribute 'note'.*about"),
+        (_half_fitted, r"is not completely fitted \(.*_single_output.*\): fit it"),
+        (Mine, r"Mine, which a model file does not hold"),
+        (lambda: object(), r"builtins.object, which a model file does not hold"),
+        (lambda: KernelRidge(n_jobs=10**9), r"n_jobs is 1000000000, no whole number"),
+        (
+            lambda: NystromFeatures(landmarks=np.ma.masked_array([[1.0]], [[True]])),
+            r"landmarks is a MaskedArray.*plain numpy array",
+        ),
+        (
+            lambda: NystromFeatures(landmarks=np.array([[1j]])),
+            r"landmarks is an array of complex128.*numbers, truth values or texts",
+        ),
+        (lambda: KernelRidge(solver="\ud800"), r"is no text in UTF-8: rename it"),
+    ],
+)
+def test_what_cannot_be_stored(build: Callable[[], Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        kernelsieve.save(build(), tmp_path / "model.ks")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ([1], "about is a list: pass a dict"),
+        ({"a": {1, 2}}, r"about.a is a builtins.set"),
+        ({"a": np.array([None])}, "about.a is an array of objects"),
+        ({"a": np.array(["2020-01-01"], dtype="M8[D]")}, r"about.a is an array of datetime64"),
+    ],
+)
+def test_what_about_cannot_hold(about: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=about)
+
+
+# --- files that are not what they should be ------------------------------------------------------
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "model.ks"
+    kernelsieve.save(small_models.build("ridge"), path)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ModelFileError) as caught:
+        kernelsieve.load(path)
+    assert str(caught.value).startswith(str(path))
+    return str(caught.value)[len(str(path)) + 1 :]
+
+
+def test_a_truncated_file_says_how_much_is_there(good: Path) -> None:
+    data = good.read_bytes()
+    for length in (1, 7, 8, 20):
+        good.write_bytes(data[:length])
+        assert refusal(good) == f"ends after {length} bytes, before its header: copy it again"
+    for length in (24, 1000, len(data) - 1):
+        good.write_bytes(data[:length])
+        assert refusal(good) == f"ends after {length:,} of {len(data):,} bytes: copy it again"
+
+
+def test_a_longer_file(good: Path) -> None:
+    good.write_bytes(good.read_bytes() + b"12345")
+    assert "goes on for 5 bytes behind its end" in refusal(good)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", b"PK\x03\x04", pickle.dumps({"a": 1}), b"\0" * 1000]
+)
+def test_a_foreign_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "other.ks"
+    path.write_bytes(content)
+    assert refusal(path) == "is no kernelsieve model: they are written by kernelsieve.save"
+
+
+def test_a_newer_file(good: Path) -> None:
+    data = bytearray(good.read_bytes())
+    struct.pack_into("<I", data, 8, 7)
+    good.write_bytes(data)
+    assert refusal(good) == (
+        "was written by format 7, this version reads up to 1: pip install -U kernelsieve"
+    )
+
+
+def test_every_byte_is_under_the_checksum(good: Path) -> None:
+    data = good.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(data), size=300):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(rng.integers(8))
+        good.write_bytes(changed)
+        with pytest.raises(ModelFileError):
+            kernelsieve.load(good)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        kernelsieve.load(tmp_path / "none.ks")
+    assert refusal(tmp_path) == "is no regular file: a model is read from one"
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")  # opening it would wait for ever
+        assert "no regular file" in refusal(tmp_path / "pipe")
+
+
+# --- files that are made to do harm --------------------------------------------------------------
+
+
+def field(header: Any, path: str) -> tuple[Any, str]:
+    """The table that holds a field of the model, and its key: "fitted.products.weights"."""
+    node: Any = header["model"]
+    *way, last = path.split(".") if path else [""]
+    for name in way:
+        node = _body(node)[name]
+    return _body(node), last
+
+
+def _body(node: Any) -> Any:
+    return node["fields"] if "fields" in node else node["table"]
+
+
+Edit = Callable[[Any, list[bytes]], None]
+
+
+def put(path: str, value: Any) -> Edit:
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, path)
+        assert key in table, sorted(table)
+        table[key] = value
+
+    return edit
+
+
+def rewrite(path: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    """Another content (and shape) of an array."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, path)
+        node = table[key]
+        if "names" in node:
+            node = node["names"][1]
+        number = node["array"]
+        layout = header["arrays"][number]
+        array = np.frombuffer(arrays[number], layout["dtype"]).reshape(
+            layout["shape"], order=layout["order"]
+        )
+        changed = change(array.copy())
+        layout["shape"] = list(changed.shape)
+        arrays[number] = changed.astype(layout["dtype"]).tobytes(order=layout["order"])
+
+    return edit
+
+
+def replaced(index: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array[index] = value
+        return array
+
+    return change
+
+
+def csr(part: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    """Another content of a part of the landmarks."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.landmarks")
+        number = table[key]["csr"][part]["array"]
+        layout = header["arrays"][number]
+        array = change(np.frombuffer(arrays[number], layout["dtype"]).copy())
+        arrays[number] = array.tobytes()
+
+    return edit
+
+
+def drawn(which: int, value: int) -> Edit:
+    """Another value in an array of draws."""
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.tree")
+        number = table[key][which]["array"]
+        array = np.frombuffer(arrays[number], header["arrays"][number]["dtype"]).copy()
+        array[0] = value
+        arrays[number] = array.tobytes()
+
+    return edit
+
+
+def block(name: str, value: Any) -> Edit:
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        table, key = field(header, "fitted.blocks")
+        table[key][-1]["table"][name] = value
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        for each in edits:
+            each(header, arrays)
+
+    return edit
+
+
+def one_long_product(header: Any, arrays: list[bytes]) -> None:
+    """Ten thousand products, one of which would make a table of 10^8 entries."""
+    n = 10_000
+    ends = np.append(np.arange(1, n), 2 * n - 1)
+    for name, values in (
+        ("ends", ends),
+        ("coordinates", np.zeros(2 * n - 1)),
+        ("orders", np.ones(2 * n - 1)),
+    ):
+        rewrite(f"fitted.products.{name}", lambda _, v=values: v)(header, arrays)
+
+
+def unused(header: Any, arrays: list[bytes]) -> None:
+    header["arrays"].append({"dtype": "<f8", "shape": [2], "order": "C"})
+    arrays.append(bytes(16))
+
+
+def used_twice(header: Any, arrays: list[bytes]) -> None:
+    first, key = field(header, "fitted.coefficients")
+    put("fitted.intercepts", first[key])(header, arrays)
+
+
+ADAPTIVE, MERCER = "adaptive, monomials", "adaptive, Mercer"
+HUGE = 10**18
+
+HARMFUL: list[tuple[str, Edit, str]] = [
+    # Indices that compiled code would follow.
+    (ADAPTIVE, rewrite("fitted.products.coordinates", replaced(0, 4)), "value 4 above 3"),
+    (ADAPTIVE, rewrite("fitted.products.coordinates", replaced(0, -1)), "value -1 below 0"),
+    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 0)), "value 0 below 1"),
+    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 10**9)), "above 700"),
+    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 600)), "beyond the degree"),
+    (ADAPTIVE, rewrite("fitted.products.ends", replaced(0, 9)), "do not follow each other"),
+    (ADAPTIVE, rewrite("fitted.products.ends", replaced(-1, 10**6)), "do not follow each other"),
+    (ADAPTIVE, rewrite("fitted.products.weights", lambda w: w[:-1]), "has the shape"),
+    (ADAPTIVE, one_long_product, "far more than the others"),
+    (ADAPTIVE, rewrite("fitted.products.series.log_coefficients", lambda a: a[:1]), "degree"),
+    (
+        ADAPTIVE,
+        rewrite("fitted.products.series.log_coefficients", lambda a: np.zeros(300)),
+        "no valid coefficients",
+    ),
+    (
+        "row norm, all features",
+        rewrite("fitted.products.orders", lambda a: np.ones_like(a)),
+        "out of order or repeated",
+    ),
+    (MERCER, rewrite("fitted.products.tables.n_cells", replaced(0, 5)), "value 5 below 6"),
+    (MERCER, rewrite("fitted.products.tables.n_cells", replaced(0, 2**31)), "has the shape"),
+    (MERCER, rewrite("fitted.products.tables.n_orders", replaced(0, 700)), "has the shape"),
+    (MERCER, rewrite("fitted.products.orders", replaced(0, 99)), "order that its basis"),
+    (
+        MERCER,
+        rewrite("fitted.products.tables.firsts", replaced(0, np.nan)),
+        "value that is not finite",
+    ),
+    ("tensor sketch", rewrite("fitted.codes", replaced((0, 0), 16)), "bucket beyond 16"),
+    ("tensor sketch", rewrite("fitted.codes", replaced((0, 0), -17)), "bucket beyond 16"),
+    ("tensor sketch", put("fitted.constant", 0.0), "has the shape"),
+    ("oblivious, narrow", drawn(-1, 10**6), "above"),
+    ("oblivious, narrow", drawn(-1, -1), "value -1 below 0"),
+    ("Nystrom, sparse", csr("indices", replaced(0, 4)), "value 4 above 3"),
+    ("Nystrom, sparse", csr("indices", lambda i: i[::-1]), "columns out of order"),
+    ("Nystrom, sparse", csr("indptr", replaced(1, 10**6)), "is no sparse matrix"),
+    ("Nystrom, sparse", csr("indptr", replaced(0, 1)), "is no sparse matrix"),
+    ("Nystrom, sparse", csr("data", replaced(0, np.nan)), "not finite"),
+    ("Fourier, structured, cos+sin", rewrite("fitted.weights", lambda w: np.ones(99)), "99"),
+    (
+        "Fourier, structured, cos+sin",
+        rewrite("fitted.rotations.fine", lambda a: a[:, :-16]),
+        "has the shape",
+    ),
+    ("Fourier, plain, cos+sin", rewrite("fitted.phases", lambda a: np.zeros(99)), "99 phases"),
+    # Rows are checked by the outer estimator only.
+    ("ridge", put("fitted.n_features_in", 5), "takes 5 columns and what it holds 4"),
+    ("auto", put("fitted.n_features_in", 5), "takes 5 columns and what it holds 4"),
+    ("ridge", put("fitted.features.fitted.n_features_in", 5), "has the shape"),
+    ("ridge", rewrite("fitted.coefficients", lambda a: a[:-1]), "has the shape"),
+    ("classifier, three", rewrite("fitted.classes", lambda a: a[:-1]), "other lengths"),
+    ("classifier, integers", rewrite("fitted.classes", replaced(0, 3)), "one twice"),
+    ("k-means", rewrite("fitted.labels", replaced(0, 3)), "value 3 above 2"),
+    ("pca", put("parameters.fit_inverse_transform", True), "another value of fit_inverse"),
+    ("ridge", put("parameters.refine", True), "another value of refine"),
+    # Numbers that would ask for any time or memory.
+    ("tensor sketch", put("fitted.size", HUGE), "no whole number from 1 to"),
+    ("tensor sketch, degree 9", put("fitted.size", 2**20), "to 1048576 columns each"),
+    ("Maclaurin", block("width", HUGE), "no whole number from 1 to"),
+    ("Maclaurin", block("width", 2**19), "factors"),
+    ("Maclaurin", block("degree", 10**9), "no whole number from 0 to"),
+    ("Maclaurin", both(block("exact", True)), "for all monomials of degree"),
+    ("Maclaurin", put("fitted.first_draws", "00"), "another random generator"),
+    ("oblivious", block("width", 2**18), "in place of"),
+    ("ridge", put("parameters.n_jobs", 10**9), "no whole number from -1024 to 1024"),
+    ("ridge", put("parameters.block_rows", 0), "no whole number from 1"),
+    ("ridge", put("parameters.verbose", "yes"), "no switch"),
+    (
+        "row norm, all features",
+        put("fitted.kernel", {"object": "Polynomial", "fields": {"degree": 10**9}}),
+        "degree is 1000000000",
+    ),
+    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e-200), "no number from"),
+    ("Nystrom, leverage", put("fitted.kernel.length_scale", 0.0), "no number from"),
+    ("Nystrom, scikit-learn", put("fitted.kernel.metric", "sigmoid"), "none of"),
+    ("Nystrom, scikit-learn", put("fitted.kernel.metric", "cosine"), "does not take"),
+    (ADAPTIVE, put("fitted.products.frame.scale", 1e200), "no number from"),
+    # What does not belong there.
+    ("ridge", put("fitted.features", {"object": "KernelRidge", "fields": {}}), "no place there"),
+    ("ridge", put("fitted.features", {"object": "os.system", "fields": {}}), "does not know"),
+    ("ridge", put("fitted.features", {"object": ["a"], "fields": {}}), "'list'"),
+    ("ridge", put("fitted.solver", "eval"), "none of cholesky, dual, cg"),
+    ("ridge", put("fitted.features.fitted", None), "was not fitted"),
+    ("ridge", unused, "does not use all arrays"),
+    ("ridge", used_twice, "was used before"),
+    ("ridge", lambda header, arrays: header.update(more=1), "'more' that this version"),
+    ("ridge", lambda header, arrays: header.pop("model"), "has no model"),
+    ("ridge", lambda header, arrays: header.pop("arrays"), "lists no arrays"),
+    ("ridge", lambda header, arrays: header.update(about=[]), "no tables of versions and about"),
+    ("ridge", put("fitted.n_features_in", True), "no whole number"),
+    ("ridge", put("fitted.n_features_in", 4.0), "no whole number"),
+    ("auto", put("fitted.reason", "\ud800"), "no text in UTF-8"),
+    ("auto", put("parameters.kernel", "\ud800"), "no text in UTF-8"),
+    (
+        "classifier, integers",
+        put("parameters.class_weight", {"pairs": [[k * (2**61 - 1), 1] for k in range(9)]}),
+        "is no table",
+    ),
+]  # fmt: skip
+
+
+def altered(path: Path, edit: Edit) -> bytes:
+    """A file with an edit and the right lengths and checksum."""
+    parts = fuzz.take_apart("", path.read_bytes())
+    header, arrays = json.loads(json.dumps(parts.header)), list(parts.arrays)
+    edit(header, arrays)
+    return fuzz.put_together(json.dumps(header).encode(), arrays)
+
+
+@pytest.mark.parametrize(("name", "edit", "message"), HARMFUL)
+def test_harmful_content_is_refused(
+    name: str, edit: Edit, message: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.ks"
+    path.write_bytes(altered(files[name], lambda header, arrays: None))
+    kernelsieve.load(path)  # the way to write it is right
+    path.write_bytes(altered(files[name], edit))
+    assert message in refusal(path)
+
+
+def layout(**changes: Any) -> Edit:
+    return lambda header, arrays: header["arrays"][0].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (layout(dtype="|O"), "an array has the type '|O'"),
+        (layout(dtype=">f8"), "an array has the type '>f8'"),
+        (layout(dtype=["<f8"]), "an array has the type"),
+        (layout(shape=[HUGE]), f"an array has the shape [{HUGE}]"),
+        (layout(shape=[-1]), "an array has the shape [-1]"),
+        (layout(shape=[2**20, 0, HUGE]), "an array has the shape"),
+        (layout(shape=[1.0]), "an array has the shape [1.0]"),
+        (layout(shape=[1] * 33), "an array has the shape"),
+        (layout(shape=[2**12, 2**12, 2**12]), "its arrays need 549,755,"),
+        (layout(order="A"), "an array has the order 'A'"),
+        (layout(more=1), "other words than dtype, shape and order"),
+    ],
+)
+def test_harmful_layouts_are_refused(edit: Edit, message: str, good: Path) -> None:
+    good.write_bytes(altered(good, edit))
+    assert message in refusal(good)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[]", "its header is no table"),
+        (b"", "its header cannot be read"),
+        (b'{"a":1,"a":2}', "a name occurs twice in one table"),
+        (b'{"a":NaN}', "NaN is no JSON"),
+        (b'{"a":-Infinity}', "-Infinity is no JSON"),
+        (b'{"a":1e999}', "1e999 is no float"),
+        (b'{"a":' + b"9" * 10**6 + b"}", "a number of 1000000 digits"),
+        (b'{"a":"\xff"}', "its header cannot be read"),
+        (b"[" * 10**5, "nested too deeply"),
+        (b'{"a":' * 10**5, "nested too deeply"),
+        (b"[" + b"[]," * 10**6 + b"[]]", "more than 524,288 brackets"),
+    ],
+)
+def test_harmful_headers_are_refused(text: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.ks"
+    path.write_bytes(fuzz.put_together(text, []))
+    assert message in refusal(path)
+
+
+def test_nesting_that_json_allows_is_refused(good: Path) -> None:
+    nested: Any = []
+    for _ in range(200):
+        nested = [nested]
+    good.write_bytes(altered(good, lambda header, arrays: header.update(about=nested)))
+    assert "is nested too deeply" in refusal(good)
+
+
+def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    for about, message in (
+        ({"a": "x" * 2**24}, "more than 16,777,216"),
+        ({"a": [[]] * 2**19}, "more than 524,288 brackets"),
+        ({"a": 10**40}, "a number of 41 digits"),
+        ({"a": np.zeros((1, 1, 1, 1, 1))}, r"has the shape \[1, 1, 1, 1, 1\]"),
+        ({2**60: 1}, "is no table"),
+    ):
+        with pytest.raises(ModelFileError, match=f"could not be read again.*{message}"):
+            kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=about)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_are_not_padded_to_any_width(files: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "model.ks"
+
+    def edit(header: Any, arrays: list[bytes]) -> None:
+        field(header, "fitted.classes")[0]["classes"]["width"] = 2**40
+
+    path.write_bytes(altered(files["classifier, three"], edit))
+    assert "do not fit the width" in refusal(path)
+
+
+def test_loading_runs_imports_and_opens_nothing(files: dict[str, Path]) -> None:
+    """An audit hook sees every import, compilation, execution, unpickling and new process."""
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from pathlib import Path\n"
+        "from kernelsieve import persistence\n"
+        "import numpy as np, warnings, fuzz_model_files as fuzz\n"
+        "warnings.simplefilter('ignore')\n"
+        "watch, scratch = fuzz.Watch(), Path(sys.argv[1])\n"
+        "paths = [Path(p) for p in sys.argv[2:]]\n"
+        "parts = [fuzz.take_apart('', p.read_bytes()) for p in paths]\n"
+        "loaded = 0\n"
+        "for case in range(len(paths) + 500):\n"
+        "    path = paths[case] if case < len(paths) else scratch\n"
+        "    if path is scratch:\n"
+        "        path.write_bytes(fuzz.mutate(np.random.default_rng(case), parts))\n"
+        "    watch.on = True\n"
+        "    try:\n"
+        "        persistence.load(path)\n"
+        "        loaded += 1\n"
+        "    except persistence.ModelFileError:\n"
+        "        pass\n"
+        "    watch.on = False\n"
+        "print(loaded, watch.seen)\n"
+        "watch.on = True\n"
+        "import pickle\n"
+        "pickle.loads(pickle.dumps(Path))\n"
+        "exec('pass')\n"
+        "watch.on = False\n"
+        "print({event.split()[0] for event in watch.seen})\n"
+    )
+    scratch = next(iter(files.values())).with_name("scratch.ks")
+    loads, control = run_python(code, scratch, *files.values()).splitlines()
+    count, seen = loads.split(maxsplit=1)
+    assert int(count) > len(files)
+    assert seen == "[]"
+    assert "pickle.find_class" in control  # the hook does see
+    assert "exec" in control
+
+
+def test_some_mutated_files(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "fuzz_model_files.py",
+            "--cases",
+            "500",
+            "--keep",
+            tmp_path,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=TESTS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "500 mutated model files: 0 bad" in done.stdout
+
+
+SABOTAGE = """
+import sys; sys.path.insert(0, '.')
+import fuzz_model_files as fuzz
+from kernelsieve.persistence import _maps, _nodes
+check_array = _nodes.check_array
+
+def without_ranges(array, where, dtypes, shape, finite=True, low=None, high=None, order=None):
+    check_array(array, where, dtypes, shape, finite, None, None, order)
+
+_nodes.check_array = _maps.check_array = without_ranges
+_maps._check_codes = lambda *arguments: None
+sys.argv = ["fuzz", "--cases", "4000", "--keep", sys.argv[1]]
+print("code", fuzz.main())
+"""
+
+
+@pytest.mark.slow
+def test_the_fuzz_command_finds_planted_faults(tmp_path: Path) -> None:
+    """Without the checks of indices some files crash, and the command says so."""
+    printed = run_python(SABOTAGE, tmp_path)
+    assert "'crashed'" in printed
+    assert "code 1" in printed
+    assert list(tmp_path.glob("*.ks"))
+
+
+KILLER = """
+import os, random, signal, sys, time
+import numpy as np
+from kernelsieve import KernelRidge, FourierFeatures, load, save
+path, times = sys.argv[1], int(sys.argv[2])
+models = []
+for seed in (0, 1):
+    X = np.random.default_rng(seed).normal(size=(50, 3))
+    models.append(KernelRidge(FourierFeatures(1000, random_state=seed)).fit(X, X[:, 0]))
+expected = [model.predict(X).tobytes() for model in models]
+save(models[0], path)
+began = time.perf_counter()
+save(models[1], path)
+length = time.perf_counter() - began
+random.seed(0)
+def unfinished():
+    return len(os.listdir(os.path.dirname(path))) - 1
+
+killed = 0
+while killed < times or (unfinished() < 5 and killed < 40 * times):
+    killed += 1
+    child = os.fork()
+    if child == 0:
+        while True:
+            for model in models:
+                save(model, path)
+    time.sleep(random.uniform(0.0, 3.0 * length))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert load(path).predict(X).tobytes() in expected
+print(unfinished())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_save_leaves_a_good_file(tmp_path: Path) -> None:
+    unfinished = int(run_python(KILLER, tmp_path / "model.ks", "50"))
+    assert unfinished >= 5  # as many were killed while they wrote: otherwise it shows nothing
+
+
+def test_a_save_that_fails_leaves_the_old_file(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = good.read_bytes()
+
+    def full_disk(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(_container, "_places", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        kernelsieve.save(small_models.build("ridge, names"), good)
+    assert good.read_bytes() == before
+    assert [path.name for path in good.parent.iterdir()] == ["model.ks"]
+
+
+def test_layouts_of_memory_come_back(tmp_path: Path) -> None:
+    """BLAS multiplies in another order where an array lies in another one."""
+    arrays = {
+        "rows": np.arange(6.0).reshape(2, 3),
+        "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "strided": np.asfortranarray(np.arange(24.0).reshape(4, 6))[::2, ::-2],
+        "big": np.arange(6, dtype=">i4"),
+        "empty": np.empty((0, 3)),
+        "truth": np.array([True, False]),
+    }
+    kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=arrays)
+    found = persistence.read(tmp_path / "model.ks").about
+    for name, array in arrays.items():
+        assert np.array_equal(found[name], array), name
+        assert found[name].dtype == array.dtype.newbyteorder("="), name
+    assert found["rows"].flags.c_contiguous
+    assert found["columns"].flags.f_contiguous
+    assert found["strided"].flags.f_contiguous
+
+
+def test_a_kernel_with_parameters_of_its_own(tmp_path: Path) -> None:
+    features = NystromFeatures(5, kernel=Polynomial(4, np.float32(0.5), 2), random_state=0)
+    features.fit(small_models.rows())
+    kernelsieve.save(features, tmp_path / "map.ks")
+    loaded = kernelsieve.load(tmp_path / "map.ks")
+    assert loaded.kernel_ == features.kernel_
+    assert said(loaded) == said(features)
+
+
+def test_labels_of_every_kind(tmp_path: Path) -> None:
+    X = small_models.rows()
+    for values in (np.array([1, 2], "u1"), np.array([0.5, 1.5]), np.array(["a", "bé"], object)):
+        y = values[(small_models.target(X) > 0).astype(int)]
+        if y.dtype.kind == "f":
+            y = y.astype(int)
+        model = KernelRidgeClassifier(RowNormFeatures(6, random_state=0)).fit(X, y)
+        kernelsieve.save(model, tmp_path / "model.ks")
+        loaded = kernelsieve.load(tmp_path / "model.ks")
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.predict(X).tolist() == model.predict(X).tolist()

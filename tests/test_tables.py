@@ -1,0 +1,567 @@
+"""Tables of people's own: what is read, how it is encoded, what the model on it says."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+import kernelsieve
+from kernelsieve import TableModel
+from kernelsieve.tables import TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, MOST_LEVELS
+from kernelsieve.tables.model import METHODS, embedding
+from kernelsieve.tables.writers import csv_text, write_columns, write_features
+
+N_ROWS = 240
+
+
+def flats(n: int = N_ROWS, seed: int = 0) -> dict[str, Any]:
+    """Mixed columns; the rent is a product of two of them."""
+    rng = np.random.default_rng(seed)
+    size, town = rng.uniform(20, 150, n), rng.choice(["Bonn", "Kiel", "Ulm"], n)
+    built = [(datetime(1950, 1, 1) + timedelta(days=int(d))).date().isoformat()
+             for d in rng.integers(0, 20_000, n)]  # fmt: skip
+    price = np.array([{"Bonn": 12.0, "Kiel": 8.0, "Ulm": 10.0}[t] for t in town])
+    return {"size": size, "town": town, "built": built, "rent": size * price}
+
+
+def small(target: str = "rent", **options: Any) -> TableModel:
+    return TableModel(target, **({"n_components": 60, "gamma": 0.05, "alpha": 0.01} | options))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> TableModel:
+    return small().fit(flats())
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def written(path: Path, columns: dict[str, Any]) -> Path:
+    frame = pd.DataFrame(columns)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    elif path.suffix in (".arrow", ".feather"):
+        feather.write_feather(pa.Table.from_pandas(frame, preserve_index=False), path)
+    else:
+        text = frame.to_csv(index=False, sep="\t" if ".tsv" in path.name else ",")
+        content = text.encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+NAMES = ["a.csv", "a.tsv", "a.csv.gz", "A.CSV", "a.txt", "a.parquet", "a.arrow", "a.feather"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_formats_hold_the_same_table(tmp_path: Path, name: str) -> None:
+    columns = flats(30)
+    path = tmp_path / name
+    table = read_table(written(path, columns))
+    assert list(table.columns) == list(columns)
+    np.testing.assert_allclose(table.columns["size"], columns["size"])
+    assert table.columns["town"].tolist() == columns["town"].tolist()
+    assert table.columns["built"].tolist() == columns["built"]
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, pa.table, dict], ids=["pandas", "polars", "arrow", "dict"]
+)
+def test_frames_give_the_predictions_of_files(
+    fitted: TableModel, frame: Any, tmp_path: Path
+) -> None:
+    columns = {k: v for k, v in flats(25, seed=1).items() if k != "rent"}
+    from_file = fitted.predict(written(tmp_path / "new.csv", columns))
+    np.testing.assert_array_equal(fitted.predict(frame(columns)), from_file)
+
+
+def test_libsvm_and_npz_matrices(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random(80, 12, density=0.4, random_state=0, format="csr")
+    y = np.asarray(X.sum(axis=1)).ravel() + 0.01 * rng.standard_normal(80)
+    dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
+    model = small("target").fit(tmp_path / "a.svm")
+    assert model.encoder_.sparse_
+    assert model.facts_["scores"]["R2"] > 0.5
+    sp.save_npz(tmp_path / "new.npz", X)
+    np.testing.assert_allclose(
+        model.predict(tmp_path / "new.npz"), model.predict(tmp_path / "a.svm"), rtol=1e-9
+    )
+    np.savez(tmp_path / "dense.npz", X=X.toarray(), y=y)
+    assert small("y").fit(tmp_path / "dense.npz").facts_["inputs"] == 12
+
+
+def test_a_libsvm_file_may_end_with_a_smaller_column(tmp_path: Path) -> None:
+    X = sp.random(60, 10, density=0.5, random_state=0, format="csr")
+    dump_svmlight_file(X, np.arange(60.0), str(tmp_path / "a.svm"), zero_based=False)
+    model = small("target").fit(tmp_path / "a.svm")
+    (tmp_path / "b.svm").write_text("0 1:0.5 3:1.0\n")
+    assert model.predict(tmp_path / "b.svm").shape == (1,)
+    (tmp_path / "c.svm").write_text("0 1:0.5 11:1.0\n")
+    with pytest.raises(TableError, match="11 sparse columns, and the model was fitted with 10"):
+        model.predict(tmp_path / "c.svm")
+
+
+WRONG_FILES = {
+    "unknown": ("a.xls", b"", "no reader for .xls"),
+    "no suffix": ("a", b"", "no reader for a name without suffix"),
+    "empty": ("a.csv", b"", "no header line"),
+    "ragged": ("a.csv", b"a,b\n1,2\n3\n", "line 3: 1 values for the 2 columns"),
+    "twice": ("a.csv", b"a,a\n1,2\n", "two columns 'a'"),
+    "binary": ("a.csv", b"\xff\xfe\x00" * 20, "is no table in UTF-8 text"),
+    "cut gzip": ("a.csv.gz", gzip.compress(b"a,b\n" * 500)[:25], "is no table in UTF-8 text"),
+    "no gzip": ("a.csv.gz", b"a,b\n1,2\n", "is no table in UTF-8 text"),
+    "no parquet": ("a.parquet", b"PAR1....", "is no .parquet file"),
+    "no arrow": ("a.arrow", b"ARROW1..", "is no .arrow file"),
+    "no npz": ("a.npz", b"PK\x03\x04...", "is no .npz file"),
+    "no svm": ("a.svm", b"this is text\n", "is no LIBSVM file"),
+    "svm overflow": ("a.svm", b"1 99999999999999999999:1\n", "is no LIBSVM file"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_wrong_files_are_refused_with_the_reason(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=reason) as caught:
+        read_table(tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_pickles_in_npz_files_are_not_opened(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(TableError, match=r"is no \.npz file of plain arrays"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_folders_and_absent_files(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(TableError, match="is a folder"):
+        read_table(tmp_path / "d.csv")
+    for name in ("none.csv", "none.parquet", "none.npz", "none.svm"):
+        with pytest.raises(TableError, match="does not exist"):
+            read_table(tmp_path / name)
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def test_numbers_are_standardised_and_cut() -> None:
+    values = np.append(np.random.default_rng(0).normal(3.0, 2.0, 500), 1e6)
+    X = TableEncoder().fit({"a": values}).transform({"a": values})
+    expected = np.clip((values - values.mean()) / values.std(), -CLIP, CLIP)
+    np.testing.assert_allclose(X[:, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1.0, 1e150, 1e300])
+def test_scales_do_not_matter(scale: float) -> None:
+    values = np.random.default_rng(0).normal(size=50)
+    table = {"a": scale * values, "b": values}
+    X = TableEncoder().fit(table).transform(table)
+    np.testing.assert_allclose(X[:, 0], X[:, 1], rtol=1e-9, atol=1e-9)
+
+
+def test_texts_become_columns_in_the_order_of_the_alphabet() -> None:
+    table = {"town": ["Ulm", "Bonn", None, "Ulm"]}
+    encoder = TableEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["town=Bonn", "town=Ulm", "town=(missing)"]
+    expected = [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    np.testing.assert_array_equal(encoder.transform(table), expected)
+
+
+def test_unseen_texts_are_zeros_with_a_notice() -> None:
+    encoder = TableEncoder().fit({"town": ["Ulm", "Bonn"]})
+    with pytest.warns(TableNotice, match="1 row with a text that was not there.*'Kiel'"):
+        X = encoder.transform({"town": ["Kiel", "Ulm"]})
+    np.testing.assert_array_equal(X, [[0, 0], [0, 1]])
+
+
+def test_missing_numbers_are_filled_with_the_median() -> None:
+    table = {"a": [1.0, 2.0, 9.0, None]}
+    encoder = TableEncoder().fit(table)
+    with pytest.warns(TableNotice, match="'a': 1 missing value was filled in with 2"):
+        X = encoder.transform(table)
+    assert X[3, 0] == X[1, 0]
+
+
+def test_many_texts_share_a_column_and_stay_sparse() -> None:
+    rng = np.random.default_rng(0)
+    common = [f"t{i}" for i in range(MOST_LEVELS + 50)]
+    texts = common * 3 + rng.choice(common[:10], 500).tolist()
+    encoder = TableEncoder().fit({"a": texts})
+    X = encoder.transform({"a": texts})
+    assert sp.issparse(X)
+    assert X.shape == (len(texts), MOST_LEVELS + 1)
+    assert encoder.get_feature_names_out()[-1] == "a=(other)"
+    np.testing.assert_array_equal(np.asarray(X.sum(axis=1)).ravel(), 1.0)
+
+
+def test_names_constants_and_empty_columns_are_left_out() -> None:
+    n = 2 * FEW_LEVELS
+    table = {
+        "name": [f"person {i}" for i in range(n)],
+        "one": [1.0] * n,
+        "same": ["x"] * n,
+        "void": [None] * n,
+        "a": np.arange(float(n)),
+    }
+    with pytest.warns(TableNotice) as found:
+        encoder = TableEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["a"]
+    said = " ".join(str(warning.message) for warning in found)
+    for reason in ("as names have", "is always 1:", "is always x:", "no values at all"):
+        assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ([1.0, None, 2.0], "1 missing value"),
+        (["x", "x", "x"], "is always x"),
+        ([5.0, 5.0, 5.0], "is always 5"),
+    ],
+)
+def test_strict_refuses_what_others_get_a_notice_of(column: list[Any], reason: str) -> None:
+    table = {"a": column, "b": [1.0, 2.0, 3.0]}
+    with pytest.raises(TableError, match=f"{reason}.*refused by strict"):
+        TableEncoder(strict=True).fit(table).transform(table)
+
+
+def test_strict_refuses_unseen_texts_and_missing_ones() -> None:
+    encoder = TableEncoder(strict=True).fit({"a": ["x", "y"]})
+    for texts in (["z", "x"], [None, "x"]):
+        with pytest.raises(TableError, match="refused by strict"):
+            encoder.transform({"a": texts})
+
+
+def test_times_with_and_without_zones_are_the_same_moments(tmp_path: Path) -> None:
+    moments = [datetime(2024, 3, 1, 12, tzinfo=UTC) + timedelta(hours=h) for h in range(30)]
+    east = timezone(timedelta(hours=9))
+    tables = [
+        {"t": [m.isoformat() for m in moments]},
+        {"t": [m.astimezone(east).isoformat() for m in moments]},
+        {"t": [m.replace(tzinfo=None).isoformat(" ") for m in moments]},
+        pd.DataFrame({"t": pd.to_datetime(moments).tz_convert("Asia/Tokyo")}),
+        pd.DataFrame({"t": pd.to_datetime([m.replace(tzinfo=None) for m in moments])}),
+        pl.DataFrame({"t": moments}),
+        pa.table({"t": pa.array(moments, pa.timestamp("ms", "Europe/Berlin"))}),
+    ]
+    encoder = TableEncoder().fit(tables[0])
+    assert encoder.columns_[0].is_time
+    expected = encoder.transform(tables[0])
+    for table in tables[1:]:
+        np.testing.assert_allclose(encoder.transform(table), expected, rtol=1e-12)
+
+
+def test_dates_and_truth_values() -> None:
+    dates = [datetime(2020, 1, 1).date() + timedelta(days=i) for i in range(10)]
+    table = pd.DataFrame({"day": dates, "good": [True, False] * 5})
+    encoder = TableEncoder().fit(table)
+    X = encoder.transform(table)
+    assert np.all(np.diff(X[:, 0]) > 0)
+    np.testing.assert_array_equal(X[:, 1], [1.0, -1.0] * 5)
+
+
+WRONG_COLUMNS = {
+    "text for numbers": ({"a": [1.0, 2.0], "b": ["x", "y"]}, {"a": ["1", "two"], "b": ["x", "y"]},
+                         "'a' held numbers when the model was fitted, and has 'two' in row 2"),
+    "lacking": ({"a": [1.0, 2.0], "b": [3.0, 4.0]}, {"b": [1.0]},
+                "lacks 1 column that the model was fitted with: a"),
+    "numbers for times": ({"a": ["2024-01-01", "2024-01-02"]}, {"a": [1.0]}, "held times"),
+    "text for times": ({"a": ["2024-01-01", "2024-01-02"]}, {"a": ["soon"]}, "has 'soon' in row 1"),
+    "infinite": ({"a": [1.0, 2.0]}, {"a": [np.inf]}, "'a' is inf in row 1"),
+    "no rows": ({"a": [1.0, 2.0]}, {"a": []}, "has no rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second", "reason"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
+def test_later_tables_must_fit_the_first(
+    first: dict[str, Any], second: dict[str, Any], reason: str
+) -> None:
+    encoder = TableEncoder().fit(first)
+    with pytest.raises(TableError, match=reason):
+        encoder.transform(second)
+
+
+def test_order_and_further_columns_do_not_matter(fitted: TableModel) -> None:
+    new = {k: v for k, v in flats(20, seed=2).items() if k != "rent"}
+    turned = {"extra": ["?"] * 20, **dict(reversed(new.items()))}
+    np.testing.assert_array_equal(fitted.predict(new), fitted.predict(turned))
+
+
+@pytest.mark.parametrize("values", [[1j, 2j], [[1, 2], [3, 4]], [{"a": 1}, {"b": 2}], [(1,), (2,)]])
+def test_columns_of_other_things_are_refused(values: list[Any]) -> None:
+    with pytest.raises(TableError, match="'a'"):
+        as_table({"a": np.array(values, dtype=object) if isinstance(values[0], dict) else values})
+
+
+def test_numbers_in_objects_are_numbers() -> None:
+    table = as_table({"a": np.array([1, 2.5, None, True], dtype=object), "b": ["1", "2", "3", "4"]})
+    np.testing.assert_array_equal(table.columns["a"], [1.0, 2.5, np.nan, 1.0])
+    assert table.columns["b"].tolist() == ["1", "2", "3", "4"]  # a frame says that these are texts
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_rows_set_aside(fitted: TableModel) -> None:
+    facts = fitted.facts_
+    assert facts["rows"] == N_ROWS
+    assert facts["test rows"] == round(0.2 * N_ROWS)
+    assert facts["scores"]["R2"] > 0.95
+    new = flats(1000, seed=5)
+    error = np.sqrt(np.mean((fitted.predict(new) - new["rent"]) ** 2))
+    spread = np.std(new["rent"])
+    assert 0.2 < (error / spread) / (facts["scores"]["RMSE"] / spread) < 5.0
+    assert fitted.score_table(new)["RMSE"] == pytest.approx(error)
+    assert fitted.score_table({k: v for k, v in new.items() if k != "rent"}) is None
+
+
+def test_the_columns_that_matter_come_first(fitted: TableModel) -> None:
+    order = [name for name, _ in fitted.facts_["columns"]]
+    assert set(order[:2]) == {"size", "town"}
+    assert fitted.facts_["columns"][-1][0] == "built"
+
+
+def test_readable_monomials_find_the_product() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(size=(3, 400))
+    model = TableModel("y", kernel="poly", degree=2, readable=True, n_components=30).fit(
+        {"a": a, "b": b, "c": c, "y": a * b}
+    )
+    assert model.facts_["monomials"]["names"][0] == "a b"
+    assert model.facts_["monomials"]["fidelity"] is None
+    assert "a b" in model.explain()
+
+
+def test_a_stand_in_explains_what_has_no_monomials() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(size=(3, 400))
+    model = TableModel("y", method="nystrom", n_components=100).fit(
+        {"a": a, "b": b, "c": c, "y": a * b}
+    )
+    assert model.facts_["monomials"]["names"][0] == "a b"
+    assert 0.8 < model.facts_["monomials"]["fidelity"] <= 1.0
+    assert "stand-in" in model.explain()
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [0.0, 1.0], [3.0, 7.0]])
+def test_two_values_are_classes(labels: list[Any]) -> None:
+    table = flats()
+    table["dear"] = np.where(table["rent"] > 800, labels[1], labels[0])
+    model = small("dear").fit({k: v for k, v in table.items() if k != "rent"})
+    assert model.task_ == "classification"
+    assert model.facts_["scores"]["accuracy"] > 0.9
+    assert model.facts_["scores"]["AUC"] > 0.95
+    assert set(model.predict(table).tolist()) <= set(labels)
+    chances = model.predict_proba(table)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+
+def test_many_classes_and_the_task_can_be_said() -> None:
+    table = flats()
+    model = small("town").fit(table)
+    assert model.task_ == "classification"
+    assert model.classes_.tolist() == ["Bonn", "Kiel", "Ulm"]
+    assert model.facts_["scores"]["log loss"] > 0
+    table["rooms"] = np.random.default_rng(0).integers(1, 5, N_ROWS)
+    assert small("rooms").fit(table).task_ == "regression"
+    assert small("rooms", task="classification").fit(table).classes_.tolist() == [1, 2, 3, 4]
+
+
+def test_rows_without_target_are_left_out() -> None:
+    table = flats()
+    table["rent"][:7] = np.nan
+    with pytest.warns(TableNotice, match="7 rows without 'rent' were left out"):
+        model = small().fit(table)
+    assert model.facts_["rows"] == N_ROWS - 7
+    with pytest.raises(TableError, match="missing in 7 rows, first in row 1"):
+        small(strict=True).fit(table)
+
+
+WRONG_TARGETS = {
+    "none": (None, {}, "say which column to predict .--target., one of size, town"),
+    "absent": ("prize", {}, "has no column 'prize': it has size, town, built, rent"),
+    "text for regression": ("town", {"task": "regression"}, "'town' is text .'Bonn'."),
+    "no classes": ("rent", {"task": "classification"}, "and classes are texts or whole numbers"),
+    "dropped": ("rent", {"drop": ["rent"]}, "'rent' is the target: it cannot be dropped too"),
+}
+
+
+@pytest.mark.parametrize(("target", "options", "reason"), WRONG_TARGETS.values(), ids=WRONG_TARGETS)
+def test_wrong_targets(target: Any, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(TableError, match=reason):
+        TableModel(target, **options).fit(flats())
+
+
+def test_few_rows_constant_and_infinite_targets() -> None:
+    with pytest.raises(TableError, match="has 12 rows with a target, at least 20"):
+        small().fit(flats(12))
+    table = flats()
+    with pytest.raises(TableError, match=r"is 5\.0 everywhere"):
+        small().fit(table | {"rent": np.full(N_ROWS, 5.0)})
+    with pytest.raises(TableError, match=r"the target .rent. reaches 1e[+]300"):
+        small().fit(table | {"rent": 1e300 * np.linspace(0, 1, N_ROWS)})
+    with pytest.raises(TableError, match="the target 'rent' is inf in a row"):
+        small().fit(table | {"rent": np.where(np.arange(N_ROWS) == 3, np.inf, 1.0)})
+
+
+def test_classes_have_a_limit() -> None:
+    table = flats() | {"number": np.arange(float(N_ROWS))}
+    with pytest.raises(TableError, match="has 240 different values, and at most 100 classes"):
+        small("number", task="classification").fit(table)
+
+
+def test_two_values_that_are_no_labels_are_numbers() -> None:
+    table = flats()
+    assert small("half").fit(table | {"half": np.where(table["size"] > 80, 0.5, 1.5)}).task_ == (
+        "regression"
+    )
+
+
+def test_gamma_by_name_and_alpha_by_cross_validation() -> None:
+    model = small(gamma="auto", alpha="cv").fit(flats())
+    assert model.gamma_ == "auto"
+    assert model.facts_["scores"]["R2"] > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")
+def test_without_a_column_to_learn_from() -> None:
+    with pytest.raises(TableError, match="no column to learn from"):
+        small().fit({"a": np.ones(30), "rent": np.arange(30.0)})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"alpha": "best"}, "alpha='best'"),
+        ({"alpha": -1.0}, "alphas?=-1"),
+        ({"gamma": -1.0}, "gamma=-1"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"method": "magic"}, "method='magic'"),
+        ({"task": "magic"}, "task='magic'"),
+        ({"kernel": "magic"}, "kernel='magic'"),
+        ({"readable": True, "method": "nystrom"}, "method='nystrom' has none"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        small(**options).fit(flats())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_fits(method: str) -> None:
+    kernel = "poly" if method == "tensor-sketch" else "gaussian"
+    model = small(method=method, kernel=kernel).fit(flats())
+    assert model.facts_["scores"]["R2"] > 0.5
+    assert model.transform(flats(7)).shape == (7, len(model.get_feature_names_out()))
+
+
+@pytest.mark.parametrize("kernel", ["poly", "exponential", "linear", "laplacian", "matern"])
+def test_every_kernel_is_tuned(kernel: str) -> None:
+    model = TableModel("rent", kernel=kernel, n_components=40).fit(flats(120))
+    assert model.facts_["scores"]["R2"] > 0.5
+
+
+def test_the_same_seed_gives_the_same_model(fitted: TableModel) -> None:
+    again = small().fit(flats())
+    np.testing.assert_array_equal(again.predict(flats(9)), fitted.predict(flats(9)))
+    assert {**again.facts_, "seconds": 0} == {**fitted.facts_, "seconds": 0}
+
+
+def test_standard_deviations_and_probabilities_have_their_task(fitted: TableModel) -> None:
+    mean, deviation = fitted.predict_std(flats(9))
+    assert mean.shape == deviation.shape == (9,)
+    assert np.all(deviation > 0)
+    with pytest.raises(TableError, match="learned by regression: it has no probabilities"):
+        fitted.predict_proba(flats(9))
+    with pytest.raises(AttributeError, match="it has no classes"):
+        _ = fitted.classes_
+
+
+@pytest.mark.parametrize("target", ["rent", "town"])
+def test_files_of_models_are_exact(target: str, tmp_path: Path) -> None:
+    model = small(target).fit(flats())
+    kernelsieve.save(model, tmp_path / "m.ks")
+    again = kernelsieve.load(tmp_path / "m.ks")
+    new = flats(50, seed=3)
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    assert again.facts_ == model.facts_
+    assert again.explain() == model.explain()
+    kernelsieve.save(again, tmp_path / "n.ks")
+    assert (tmp_path / "m.ks").read_bytes() == (tmp_path / "n.ks").read_bytes()
+
+
+def test_explanations_fit_a_terminal(fitted: TableModel) -> None:
+    assert max(map(len, fitted.explain().splitlines())) <= 80
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.arrow", "a.feather", "a.npz"])
+def test_written_columns_come_back(tmp_path: Path, name: str) -> None:
+    columns = {"y": np.array([1.5, -2.0, 1e-9]), "town": np.array(["Ulm", "a,b", 'q"'], object)}
+    write_columns(tmp_path / name, columns)
+    if name == "a.npz":
+        with np.load(tmp_path / name) as found:
+            assert found["town"].tolist() == columns["town"].tolist()
+        return
+    table = read_table(tmp_path / name)
+    np.testing.assert_array_equal(table.columns["y"], columns["y"])
+    assert table.columns["town"].tolist() == columns["town"].tolist()
+    assert csv_text(columns).count("\n") == 4
+
+
+@pytest.mark.parametrize("name", ["z.npz", "z.svm", "z.parquet", "z.csv"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_written_features_come_back(tmp_path: Path, name: str, sparse: bool) -> None:
+    Z = sp.random(20, 6, density=0.5, random_state=0, format="csr")
+    names = np.array([f"f{i}" for i in range(6)], dtype=object)
+    write_features(tmp_path / name, Z if sparse else Z.toarray(), names, np.arange(20.0))
+    table = read_table(tmp_path / name)
+    if table.matrix is not None:
+        np.testing.assert_allclose(table.matrix.toarray(), Z.toarray(), rtol=1e-12)
+    else:
+        columns = [v for k, v in table.columns.items() if k not in ("y", "target", "names")]
+        np.testing.assert_allclose(np.column_stack(columns[:6]), Z.toarray(), rtol=1e-12)
+
+
+def test_wrong_places_to_write_are_refused(tmp_path: Path) -> None:
+    column = {"a": np.ones(2)}
+    for path, reason in (
+        (tmp_path / "a.xls", "cannot write .xls"),
+        (tmp_path / "no" / "a.csv", "there is no folder"),
+        (tmp_path, "cannot write a name without suffix"),
+    ):
+        with pytest.raises(TableError, match=reason):
+            write_columns(path, column)
+
+
+def test_embedding_approximates_the_kernel() -> None:
+    table = {k: v for k, v in flats().items() if k != "rent"}
+    Z, names, y = embedding(table, n_components=300, gamma=0.05, random_state=0)
+    assert y is None
+    assert len(names) == Z.shape[1]
+    X = TableEncoder().fit(table).transform(table)
+    exact = np.exp(-0.05 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    assert np.linalg.norm(Z @ Z.T - exact) < 0.1 * np.linalg.norm(exact)
+
+
+def test_embedding_for_classes_numbers_them() -> None:
+    Z, _, y = embedding(flats(), "town", n_components=20, random_state=0)
+    assert Z.shape[0] == N_ROWS
+    assert sorted(set(y.tolist())) == [0, 1, 2]
