@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import kernelsieve
 from kernelsieve.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +69,42 @@ def test_links_lead_to_files(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / target).exists(), target
+
+
+MODULES = (
+    "bench",
+    "dask",
+    "datasets",
+    "diagnostics",
+    "features",
+    "kernels",
+    "models",
+    "persistence",
+    "plots",
+    "sampling",
+    "sketches",
+    "sources",
+    "tables",
+)
+CONSTANTS = {"__version__", "METHODS", "PAPER_METHODS", "ANY", "DATA", "FORMAT"}
+
+
+def test_the_reference_has_all_public_names() -> None:
+    """Each once: a name of the front door without its module."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   ([A-Za-z][\w.]*)$", text, flags=re.MULTILINE)
+    front = set(kernelsieve.__all__) - CONSTANTS
+    homes = {getattr(kernelsieve, name) for name in front}
+    names = set(front)
+    for module in MODULES:
+        home = importlib.import_module(f"kernelsieve.{module}")
+        public = getattr(home, "__all__", None) or [n for n in vars(home) if n.startswith("plot_")]
+        names |= {
+            f"{module}.{name}"
+            for name in set(public) - CONSTANTS
+            if getattr(home, name) not in homes
+        }
+    assert sorted(listed) == sorted(names)
 
 
 def test_the_check_of_built_pages_finds_what_is_wrong(tmp_path: Path) -> None:
