@@ -40,14 +40,16 @@ autodoc_typehints = "none"  # the docstrings name the types, with shapes
 numpydoc_show_class_members = False  # the template lists what is ours
 
 html_theme = "pydata_sphinx_theme"
-html_title = f"kernelsieve {release}"
+html_title = "kernelsieve"
 html_static_path = ["_static"]
 html_css_files = ["kernelsieve.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_sidebars = {name: [] for name in ("getting-started", "benchmarks", "gallery/**")}
+toc_object_entries_show_parents = "hide"
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "navigation_with_keys": False,
     "show_prev_next": True,
     "footer_start": ["copyright"],
@@ -87,8 +89,8 @@ PAGES = {"../examples/README.rst": "gallery/index.rst", "../benchmarks/README.md
 
 
 def _follow_links(app: Any, name: str, source: list[str]) -> None:
-    for file, target in PAGES.items():
-        source[0] = source[0].replace(f"]({file})", f"]({target})")
+    for file, here in PAGES.items():
+        source[0] = source[0].replace(f"]({file})", f"]({here})")
 
 
 def _write_figures(app: Any) -> None:

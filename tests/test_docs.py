@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import kernelsieve
 from kernelsieve.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -66,3 +70,62 @@ def test_links_lead_to_files(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / target).exists(), target
+
+
+MODULES = (
+    "bench",
+    "dask",
+    "datasets",
+    "diagnostics",
+    "features",
+    "kernels",
+    "models",
+    "persistence",
+    "plots",
+    "sampling",
+    "sketches",
+    "sources",
+    "tables",
+)
+CONSTANTS = {"__version__", "METHODS", "PAPER_METHODS", "ANY", "DATA", "FORMAT"}
+
+
+def test_the_reference_has_all_public_names() -> None:
+    """Each once: a name of the front door without its module."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   ([A-Za-z][\w.]*)$", text, flags=re.MULTILINE)
+    front = set(kernelsieve.__all__) - CONSTANTS
+    homes = {getattr(kernelsieve, name) for name in front}
+    names = set(front)
+    for module in MODULES:
+        home = importlib.import_module(f"kernelsieve.{module}")
+        public = getattr(home, "__all__", None) or [n for n in vars(home) if n.startswith("plot_")]
+        names |= {
+            f"{module}.{name}"
+            for name in set(public) - CONSTANTS
+            if getattr(home, name) not in homes
+        }
+    assert sorted(listed) == sorted(names)
+
+
+def test_the_check_of_built_pages_finds_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "other.html").write_text('<h1 id="there">Other</h1>')
+    (tmp_path / "index.html").write_text(
+        '<a href="other.html#there">good</a> <a href="https://example.org/">elsewhere</a>'
+        '<a href="gone.html">a</a> <a href="other.html#gone">b</a> <a href="#gone">c</a>'
+        '<script src="https://example.org/x.js"></script><img src="gone.png">'
+    )
+    checked = subprocess.run(
+        [sys.executable, ROOT / "docs" / "check_links.py", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 1
+    assert checked.stdout.splitlines() == [
+        "index.html: loads https://example.org/x.js from the network",
+        "index.html: gone.html leads to no file",
+        "index.html: other.html#gone leads to no place in its page",
+        "index.html: #gone leads to no place in its page",
+        "index.html: gone.png leads to no file",
+    ]

@@ -580,3 +580,13 @@ def test_embedding_for_classes_numbers_them() -> None:
     Z, _, y = embedding(flats(), "town", n_components=20, random_state=0)
     assert Z.shape[0] == N_ROWS
     assert sorted(set(y.tolist())) == [0, 1, 2]
+
+
+def test_npz_takes_columns_of_any_name(tmp_path: Path) -> None:
+    """Also those that numpy's own writer has as parameters."""
+    columns = {"file": np.arange(3.0), "allow_pickle": np.array(["a", None, "c"], dtype=object)}
+    write_columns(tmp_path / "out.npz", columns)
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as found:
+        assert found.files == ["file", "allow_pickle"]
+        np.testing.assert_array_equal(found["file"], columns["file"])
+        assert found["allow_pickle"].tolist() == ["a", "None", "c"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,12 @@ def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _write_npz(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in columns.items()}
-    with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **plain)
+    # Not by np.savez: it takes columns as keyword arguments, so none could be called "file".
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, values in columns.items():
+            plain = values.astype(str) if values.dtype.kind == "O" else values
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, plain, allow_pickle=False)
 
 
 def _write_matrix_npz(path: Path, Z: Any, names: NDArray[Any], target: Any) -> None:
