@@ -201,6 +201,7 @@ DENSE_FORMS: dict[str, Callable[[Array], Any]] = {
 SPARSE_FORMS = {
     **battery.SPARSE_FORMS,
     "bsr": sp.bsr_array,
+    "dia": sp.dia_array,
     "lil": sp.lil_matrix,
     "dok": sp.dok_array,
     "read-only csr": _read_only_csr,

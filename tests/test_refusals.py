@@ -1,0 +1,178 @@
+"""Errors beside the estimators: files, sources, sketches, generators, threads, linear algebra."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError
+
+import kernelsieve as ks
+from kernelsieve import kernels
+from kernelsieve._linalg import regularised_cholesky
+from kernelsieve._parallel import thread_count
+from kernelsieve._progress import track
+from kernelsieve.datasets.generators import make_onehot, make_product
+from kernelsieve.diagnostics import krr_risk_bound
+from kernelsieve.sketches import TensorSketch
+from kernelsieve.sources import BlockSource, NpySource, SvmlightSource
+
+
+def points(n: int = 20, d: int = 3) -> Any:
+    return np.random.default_rng(0).standard_normal((n, d))
+
+
+# --- files and sources ---------------------------------------------------------------------------
+
+
+def test_npy_files(tmp_path: Path) -> None:
+    cube, rows = tmp_path / "cube.npy", tmp_path / "rows.npy"
+    np.save(cube, np.zeros((2, 2, 2)))
+    np.save(rows, points())
+    with pytest.raises(ValueError, match=r"cube\.npy has 3 dimensions: rows and columns are 2"):
+        NpySource(cube)
+    with pytest.raises(ValueError, match=r"y has 19 rows and .*rows\.npy has 20"):
+        NpySource(rows, np.zeros(19))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("1 0:1.0\n", {"zero_based": False}, "has a column 0: zero_based must be True"),
+        ("1 1:1.0 7:2.0\n", {"n_features": 3}, r"has 7 columns, n_features=3 is less"),
+        ("nan 1:1.0\n", {}, r"block 0 of 1 .*NaN or infinity among its labels"),
+        ("1 1:inf\n", {}, r"infinity in its row 0, column"),
+        ("", {}, "has no rows"),
+        ("1 1:1.0 broken\n", {}, "block 0 of 1"),
+    ],
+)
+def test_svmlight_files(tmp_path: Path, text: str, options: Any, words: str) -> None:
+    path = tmp_path / "rows.svm"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        SvmlightSource(path, **options)
+
+
+def test_a_last_line_without_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:1.0\n2 1:2.0")
+    assert SvmlightSource(path).shape == (2, 1)
+
+
+def test_blocks_that_do_not_fit_each_other() -> None:
+    pd = pytest.importorskip("pandas")
+    frames = [pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [1.0], "a": [2.0]})]
+    source = BlockSource(frames)
+    with pytest.raises(ValueError, match=r"columns are \['b', 'a'\], those of others \['a', 'b'\]"):
+        list(source.blocks())
+    with pytest.raises(ValueError, match=r"block 0 .*1e\+200, whose square exceeds"):
+        list(BlockSource([np.full((2, 2), 1e200)]).blocks())
+    with pytest.raises(IndexError, match=r"row 9 of .* is beyond its end"):
+        BlockSource([points()[:4]]).take(np.array([1, 9]))
+    with pytest.raises(AttributeError, match="colour"):
+        _ = BlockSource([points()]).colour
+
+
+def test_columns_of_a_source_are_those_of_the_fit() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(points(), columns=list("abc"))
+    features = ks.FourierFeatures(4, random_state=0).fit(BlockSource([frame]))
+    other = BlockSource([frame.rename(columns={"a": "z"})])
+    other.shape  # noqa: B018 (the first pass finds the names)
+    with pytest.raises(ValueError, match=r"X has the columns \['z', 'b', 'c'\], fit had"):
+        features.transform(other)
+
+
+def test_sparse_rows_are_no_npy_file(tmp_path: Path) -> None:
+    source = BlockSource([sp.csr_array(points())])
+    with pytest.raises(ValueError, match="holds dense rows: write the sparse ones from blocks"):
+        source.save(tmp_path / "rows.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def test_factorisations_say_why_they_fail() -> None:
+    with pytest.raises(LinAlgError, match=r"not positive definite at alpha=0.1: raise alpha"):
+        regularised_cholesky(np.array([[1.0, 3.0], [3.0, 1.0]]), 0.1)
+    with pytest.raises(ValueError, match="products of features overflow float64: scale X"):
+        regularised_cholesky(np.array([[np.inf, 0.0], [0.0, 1.0]]), 0.1)
+    huge = np.full((2, 1), 1e200)
+    features = ks.RowNormFeatures(4, kernel=kernels.DotProduct((0.0, 1.0)), random_state=0)
+    with pytest.raises(ValueError, match="1e\\+200, whose square exceeds"):
+        ks.KernelRidge(features).fit(huge, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "2", True])
+def test_counts_of_threads(n_jobs: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"n_jobs={n_jobs!r}"):
+        thread_count(n_jobs)
+
+
+def test_threads_below_all() -> None:
+    assert thread_count(-1) == thread_count(None)
+    assert thread_count(-1000) == 1
+
+
+@pytest.mark.parametrize("name", ["scale", "constant"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_sketches_of_no_numbers(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value!r} is not a finite number"):
+        TensorSketch(3, 8, 2, **{name: value})
+
+
+def test_too_few_columns_for_a_target() -> None:
+    with pytest.raises(ValueError, match="n_features=9 must be >= 10"):
+        make_product(5, n_features=9)
+    with pytest.raises(ValueError, match="n_columns=3 must be >= 4"):
+        make_onehot(5, n_columns=3)
+
+
+def test_risk_of_values_that_do_not_fit() -> None:
+    K = np.eye(3)
+    with pytest.raises(ValueError, match=r"f has shape \(2,\) and must have shape \(3,\)"):
+        krr_risk_bound(K, np.zeros(2), 1.0, 1.0, 0.5, 3)
+
+
+def test_a_bar_shows_all_items(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(track(iter("abc"), 3, "letters", verbose=1)) == list("abc")
+    assert "letters" in capsys.readouterr().out
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def test_models_and_their_sources() -> None:
+    X, y = points(40), points(40)[:, 0]
+    with pytest.raises(ValueError, match="the source has no target: pass y, or name its target"):
+        ks.KernelRidge(ks.FourierFeatures(4)).fit(BlockSource([X]))
+    with pytest.raises(ValueError, match="refine=True needs all rows at once: use fit"):
+        ks.KernelRidge(ks.FourierFeatures(4), refine=True).partial_fit(X, y)
+    model = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).partial_fit(X, y)
+    with pytest.raises(ValueError, match="y has 2 outputs, earlier rows had 1"):
+        model.partial_fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="sample_weight must be finite and >= 0"):
+        ks.KernelRidge(ks.FourierFeatures(4)).fit(BlockSource([X]), y, -np.ones(40))
+    both = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).fit(X, np.stack([y, -y], axis=1))
+    with pytest.raises(ValueError, match="risk_bound is for a single output"):
+        both.risk_bound(X)
+    with pytest.raises(ValueError, match="explain is for a single output"):
+        ks.explain(ks.KernelRidge(ks.RowNormFeatures(9)).fit(X, np.stack([y, y], axis=1)), X)
+    with pytest.raises(ValueError, match="KernelCCA requires y to be passed"):
+        ks.KernelCCA(1, ks.FourierFeatures(4)).fit(X, None)
+    with pytest.raises(ValueError, match=r"labels of the types int, str: use one of them"):
+        ks.KernelRidgeClassifier(ks.FourierFeatures(4)).fit(
+            BlockSource([X]), np.array([1, "a"] * 20, dtype=object)
+        )
+
+
+def test_predictions_that_float32_cannot_hold() -> None:
+    X = points(40)
+    model = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).fit(X, 1e60 * X[:, 0])
+    assert np.isfinite(model.predict(X)).all()
+    with pytest.raises(ValueError, match=r"the predictions exceed what float32 can hold"):
+        model.predict(X.astype(np.float32))
