@@ -448,8 +448,8 @@ def test_sparse_rows_make_the_same_model(model, method):
     dense = getattr(clone(model).fit(X, y), method)(X)
     rows = sp.csr_array(X)
     sparse = getattr(clone(model).fit(rows, y), method)(rows)
-    # liblinear stops at a tolerance of its own, which sees the rounding of its input; a distance of 0
-    # is the root of what rounding leaves of squares.
+    # liblinear stops at a tolerance of its own, which sees the rounding of its input; a distance of
+    # 0 is the root of what rounding leaves of squares.
     loose = {KernelSVC: 1e-3, KernelKMeans: 1e-6}
     np.testing.assert_allclose(sparse, dense, atol=loose.get(type(model), 1e-8))
 
