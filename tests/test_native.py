@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -261,3 +265,29 @@ def test_products_of_sampled_entries(n_left: int, n_right: int) -> None:
     np.testing.assert_allclose(
         out, 0.25 * left[:, left_places] * right[:, right_places], rtol=1e-15
     )
+
+
+NOTICE = "kernelsieve: compiling for this machine, which takes some seconds, once\n"
+SMALL_FIT = """
+import numpy as np
+from kernelsieve import FourierFeatures
+FourierFeatures(8, random_state=0).fit_transform(np.ones((4, 2)))
+"""
+
+
+def test_a_notice_when_it_compiles_and_only_then(tmp_path: Path) -> None:
+    def run(code: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+
+    quiet = "import logging; logging.getLogger('kernelsieve').setLevel('ERROR')"
+    assert run(quiet + SMALL_FIT) == ""
+    assert run(SMALL_FIT) == ""  # compiled by the first process
+    other_type = SMALL_FIT.replace("np.ones((4, 2))", "np.ones((4, 2), dtype='float32')")
+    assert run(other_type) == NOTICE
+    assert run(other_type) == ""

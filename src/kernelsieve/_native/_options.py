@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba import config
+from numba.core import config, event
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -15,6 +16,31 @@ native = numba.njit(cache=True, nogil=True)
 inlined = numba.njit(cache=True, nogil=True, inline="always")
 # Sums may be taken in any order, which makes vectors of them; infinities keep their meaning.
 reduction = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+class CompilationNotice(event.Listener):
+    """Says once in a process that our loops are being compiled, which takes seconds.
+
+    A warning of the logger "kernelsieve": on the screen unless the program has its own logging.
+    """
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said and _is_ours(event.data["dispatcher"]):
+            self.said = True
+            logging.getLogger("kernelsieve").warning(
+                "kernelsieve: compiling for this machine, which takes some seconds, once"
+            )
+
+    def on_end(self, event: Any) -> None: ...
+
+
+def _is_ours(dispatcher: Any) -> bool:
+    return dispatcher.py_func.__module__.startswith("kernelsieve.")
+
+
+event.register("numba:compile", CompilationNotice())
 
 
 def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -128,7 +128,10 @@ def mercer_atoms(
     n_orders[i]), and rotations from rotation_starts[i], of shape (rotation_sizes[i], n_orders[i]).
     """
     size = lines.shape[1]
-    values = np.empty((n_orders.max(), size))
+    most = 0
+    for n in n_orders:
+        most = max(most, n)
+    values = np.empty((most, size))
     roots[:] = 1.0
     for i in range(lines.shape[0]):
         grid = grids[grid_starts[i] : grid_starts[i + 1]].reshape(n_cells[i], n_orders[i])

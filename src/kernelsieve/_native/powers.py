@@ -19,10 +19,12 @@ def power_table(lines, coordinate, order, out):
         line, source = out[a], lines[i]
         if a > 0 and coordinate[a - 1] == i:
             done = order[a - 1]
-            line[:] = out[a - 1]
+            for b in range(size):
+                line[b] = out[a - 1, b]
         else:
             done = 1
-            line[:] = source
+            for b in range(size):
+                line[b] = source[b]
         for k in range(done + 1, order[a] + 1):
             factor = out.dtype.type(1.0 / np.sqrt(k))
             for b in range(size):

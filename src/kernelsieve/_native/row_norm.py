@@ -67,8 +67,20 @@ def draw_coordinates(values, squared_norm, count, rng, drawn):
 def search_coordinates(running, count, rng, drawn):
     """The same for a long row, by a search in the running sums of its squares."""
     for b in range(count):
-        position = np.searchsorted(running, rng.random() * running[-1])
-        insert(drawn, b, min(position, len(running) - 1))
+        insert(drawn, b, first_at_least(running, rng.random() * running[-1]))
+
+
+@native
+def first_at_least(running, value):
+    """np.searchsorted, which takes a second to compile; the last place where there is none."""
+    low, high = 0, len(running) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if running[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @native

@@ -19,6 +19,16 @@ def step(stack, table, level, atom, first, size):
         stack[level, b] = stack[level - 1, b] * table[atom, first + b]
 
 
+@inlined
+def copy_lanes(table, root, first, size, atoms, stack):
+    """The atoms and the root of some rows; in loops, which compile in a tenth of a slice's time."""
+    for a in range(len(table)):
+        for b in range(size):
+            atoms[a, b] = table[a, first + b]
+    for b in range(size):
+        stack[0, b] = root[first + b]
+
+
 @native
 def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
     """Row-major features: out[b, columns[node]] = weight[node] * product of the path's atoms.
@@ -32,15 +42,15 @@ def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
     tile = np.empty((LANES, LANES), dtype=table.dtype)
     for first in range(0, len(root), LANES):
         size = min(LANES, len(root) - first)
-        atoms[:, :size] = table[:, first : first + size]
-        stack[0, :size] = root[first : first + size]
+        copy_lanes(table, root, first, size, atoms, stack)
         column = 0
         gathered = 0
         for node in range(len(depth)):
             if depth[node] > 0:
                 multiply_lanes(stack, depth[node], atoms, atom[node], tile, gathered, weight[node])
             else:
-                tile[gathered] = stack[0] * weight[node]
+                for b in range(LANES):
+                    tile[gathered, b] = stack[0, b] * weight[node]
             if columns[node] >= 0:
                 gathered += 1
                 if gathered == LANES:
@@ -53,7 +63,7 @@ def evaluate_rows(table, root, depth, atom, columns, weight, max_depth, out):
         write_part(tile, first, size, column, gathered, out)
 
 
-@native
+@inlined
 def write_part(tile, first, size, column, gathered, out):
     """The last rows or columns, fewer than a tile has."""
     for b in range(size):
@@ -66,7 +76,8 @@ def evaluate_columns(table, root, depth, atom, columns, weight, max_depth, out):
     """Feature-major features: out[columns[node], b]."""
     rows = len(root)
     stack = np.empty((max_depth + 1, rows), dtype=table.dtype)
-    stack[0, :] = root
+    for b in range(rows):
+        stack[0, b] = root[b]
     for node in range(len(depth)):
         level = depth[node]
         if level > 0:
@@ -84,9 +95,8 @@ def add_squared_norms(table, root, depth, atom, columns, weight, max_depth, out)
     sums = np.zeros((len(depth), LANES), dtype=table.dtype)
     for first in range(0, len(root), LANES):
         size = min(LANES, len(root) - first)
-        atoms[:, :size] = table[:, first : first + size]
         stack[:] = 0.0  # the last rows may be fewer
-        stack[0, :size] = root[first : first + size]
+        copy_lanes(table, root, first, size, atoms, stack)
         for b in range(LANES):
             sums[0, b] += stack[0, b] * stack[0, b]
         for node in range(1, len(depth)):

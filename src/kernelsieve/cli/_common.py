@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -38,10 +39,17 @@ def user_errors(*kinds: type[Exception]) -> Iterator[None]:
         raise UserError(str(error) or type(error).__name__) from error
 
 
+def hush() -> None:
+    """For --quiet and --json: no notice that loops are being compiled."""
+    logging.getLogger("kernelsieve").setLevel(logging.ERROR)
+
+
 @contextmanager
 def notes(quiet: bool) -> Iterator[list[str]]:
     """Warnings become notes: a dim line each, on stderr, and a list for machines."""
     found: list[str] = []
+    if quiet:
+        hush()
 
     def note(message: Any, *rest: Any, **more: Any) -> None:
         text = " ".join(str(message).split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelsieve._files import write_text
-from kernelsieve.cli._common import app, folder, integers, print_json, user_errors, words
+from kernelsieve.cli._common import app, folder, hush, integers, print_json, user_errors, words
 
 if TYPE_CHECKING:
     from kernelsieve.bench import Comparison, Plan, Store
@@ -159,6 +159,8 @@ def _run(plan: Plan, store: Store, silent: bool) -> list[Comparison]:
 
     from kernelsieve.bench.runner import run, skipped
 
+    if silent:
+        hush()
     console = Console(stderr=True, quiet=silent)
     for line in skipped(plan):
         console.print(f"Note: {line}", style="dim", highlight=False)
