@@ -249,7 +249,8 @@ def complaint(code: int | str, error: str) -> str | None:
         return f"{code}: {error}"
     if "Traceback" in error:
         return error
-    lines = [line for line in error.splitlines() if not line.startswith("Note: ")]
+    notes = ("Note: ", "kernelsieve: compiling")
+    lines = [line for line in error.splitlines() if not line.startswith(notes)]
     if code == 2 and not (len(lines) == 1 and lines[0].startswith("Error: ")):
         return f"not one line of error: {error}"
     return None
