@@ -18,7 +18,7 @@ from kernelsieve._series import Series, SeriesTooLongError
 from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
-from kernelsieve.features._base import FeatureMap
+from kernelsieve.features._base import BOUNDED, FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
 from kernelsieve.sampling.frame import ROTATION_ROWS, Frame
 from kernelsieve.sampling.keyed import keyed_rows
@@ -110,6 +110,20 @@ class SampledFeatures(FeatureMap):
 
     def _adopt(self, features: ProductFeatures) -> None:
         self.features_, self.n_components_ = features, len(features)
+        scales = features.basis.log_scales(features.multisets)
+        self._log_scale = float(scales.max() + np.log(features.weights.max(initial=1.0)))
+        self._degree = int(features.multisets.degrees().max())
+
+    def _check_finite(self, values: NDArray[Any], X: Any) -> None:
+        """A look at the rows, which are fewer numbers, says for most that no product overflows."""
+        if isinstance(self.kernel_, BOUNDED):
+            return
+        entries = X.data if sp.issparse(X) else X
+        largest = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
+        radius = max(1.0, self.features_.frame.scale * np.sqrt(X.shape[1]) * largest)
+        log_bound = max(0.0, self._log_scale) + self._degree * np.log(radius)
+        if not log_bound < np.log(np.finfo(values.dtype).max) - 1.0:
+            super()._check_finite(values, X)
 
     def _size(self, space: Space, X: Source, seed: int) -> int:
         """``n_components``, or for "auto" the first of a doubling series that meets eps.
