@@ -81,5 +81,5 @@ right.set(
     xticklabels=sizes,
 )
 right.minorticks_off()
-right.legend(frameon=False, fontsize=9)
+right.legend(frameon=False, fontsize=9, loc="lower right")
 plt.show()
