@@ -176,7 +176,8 @@ class FourierFeatures(FeatureMap):
                         pairs + middle,
                     )
                 if bad >= 0:
-                    _raise_too_far(X[rows][bad])
+                    # A list: scipy 1.12 has no single rows of sparse arrays.
+                    _raise_too_far(X[rows][[bad]])
 
     def _block_rows(self, dtype: Any) -> int:
         rows = super()._block_rows(dtype)
