@@ -45,7 +45,10 @@ used = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
 start, cpu = time.perf_counter(), used()
 model = eval(sys.argv[1])
 model.fit(X, y).predict(X)
-print(json.dumps({"seconds": time.perf_counter() - start, "cpu": used() - cpu}))
+seconds, cpu = time.perf_counter() - start, used() - cpu
+model.fit(X, y).predict(X)
+again = time.perf_counter() - start - seconds
+print(json.dumps({"seconds": seconds, "cpu": cpu, "again": again}))
 """
 CALLS = {
     "KernelRidge()": ["KernelRidge()"],
@@ -91,15 +94,17 @@ def measure_calls(report: Report, calls: dict[str, list[str]], repetitions: int)
             later = [fresh(CALL, arguments, Path(folder)) for _ in range(repetitions)]
         best = min(later, key=lambda found: found["seconds"])
         report.record(part="call", call=name, first=first, later=later)
-        rows.append((name, first["seconds"], first["cpu"], best["seconds"], best["cpu"]))
+        rows.append(
+            (name, first["seconds"], first["cpu"], best["seconds"], best["cpu"], best["again"])
+        )
         if not first["notice"] or best["notice"]:
             raise SystemExit(
                 f"{name}: a notice belongs to the call that compiles, and to no other: "
                 f"{first['notice']!r}, then {best['notice']!r}"
             )
-    columns = ("", "first", "its CPU", "later", "its CPU")
+    columns = ("", "first", "its CPU", "later", "its CPU", "second call")
     report.table("Fit and predict in a fresh process, in seconds", columns, rows)
-    (_, seconds, _, later_seconds, _), *_ = rows
+    (_, seconds, _, later_seconds, *_), *_ = rows
     report.check("first call of KernelRidge(), seconds", seconds, FIRST_LIMIT)
     report.check("later ones, seconds", later_seconds, LATER_LIMIT)
 

@@ -39,7 +39,7 @@ maps = {
     "adaptive": lambda s, **o: AdaptiveFeatures(s, alpha=alpha, **o),
 }
 sizes = [50, 100, 200, 400]
-seeds = range(3)
+seeds = range(2)
 
 fig, ax = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
 looks = zip("osD^v", ("#0072B2", "#999999", "#E69F00", "#009E73", "#D55E00"), strict=True)

@@ -46,7 +46,7 @@ plt.show()
 def seconds(model, n_rows):
     rows, _ = make_circles(n_rows, noise=0.06, factor=0.35, random_state=1)
     times = []
-    for _ in range(3):
+    for _ in range(2):
         start = perf_counter()
         model.fit_transform(rows)
         times.append(perf_counter() - start)
@@ -54,7 +54,7 @@ def seconds(model, n_rows):
 
 
 exact_rows = [500, 1000, 2000, 4000]
-our_rows = [*exact_rows, 8000, 16_000, 64_000]
+our_rows = [*exact_rows, 16_000, 64_000]
 exact = [seconds(ExactKernelPCA(2, kernel="rbf", gamma=4.0), n) for n in exact_rows]
 ours = [seconds(KernelPCA(2, features), n) for n in our_rows]
 

@@ -4,7 +4,7 @@ The same model on Dask
 
 ``kernelsieve.dask`` has the estimators for Dask arrays and data frames. A fit adds up small
 summaries of chunks in a tree; which features are chosen depends on the seed, not on chunks or
-workers. Here a table of 400,000 rows that is never in memory as a whole.
+workers. Here a table of 250,000 rows that is never in memory as a whole.
 
 This example needs ``pip install 'kernelsieve[dask]'``. It runs on threads; with a
 ``distributed.Client`` the same lines run on a cluster.
@@ -37,11 +37,11 @@ def make(n_rows, chunk_rows, seed=0):
 
 X_new, y_new = (part.compute() for part in make(5_000, 5_000, seed=100))
 features = AdaptiveFeatures(300, gamma=0.1, random_state=0)
-X, y = make(100_000, 25_000)
+X, y = make(50_000, 25_000)
 in_memory = KernelRidge(features, alpha=1.0).fit(X.compute(), y.compute())
 reference = in_memory.predict(X_new)
-for chunk_rows in (10_000, 25_000, 100_000):
-    X, y = make(100_000, chunk_rows)
+for chunk_rows in (10_000, 50_000):
+    X, y = make(50_000, chunk_rows)
     model = DaskKernelRidge(features, alpha=1.0).fit(X, y)
     same = model.features_.get_feature_names_out().tolist() == (
         in_memory.features_.get_feature_names_out().tolist()
@@ -52,7 +52,7 @@ for chunk_rows in (10_000, 25_000, 100_000):
 # %%
 # More rows, better predictions, in a time that grows with them and a memory that does not:
 
-rows = [2_000, 5_000, 20_000, 100_000, 400_000]
+rows = [2_000, 10_000, 50_000, 250_000]
 errors, seconds = [], []
 for n in rows:
     X, y = make(n, min(n, 50_000))
