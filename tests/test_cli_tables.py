@@ -219,11 +219,6 @@ BENCH = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
-def test_a_killed_command_leaves_whole_files(command: list[str]) -> None:
-    assert "all files whole" in kill(4, *command)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [FIT, BENCH], ids=["fit", "bench"])
 def test_50_kills_leave_whole_files(command: list[str]) -> None:

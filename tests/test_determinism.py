@@ -182,6 +182,7 @@ def in_a_process(where: Path, names: dict[str, list[str]], **variables: str) -> 
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_fresh_processes_and_blas_threads(tmp_path: Path) -> None:
     """Answers do not depend on threads of BLAS or hash seeds; fits not on hash seeds."""
     where = tmp_path / "fitted.pickle"

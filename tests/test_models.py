@@ -504,3 +504,12 @@ def test_too_many_features_for_a_cholesky_factor(monkeypatch, model):
     X, y = regression(80)
     with pytest.raises(ValueError, match=r"60 features are too many .*at most 50.*KernelSVC"):
         clone(model).fit(X, y > 0)
+
+
+def test_explain_of_several_outputs_ranks_by_all_of_them() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    y = np.column_stack([X[:, 1] * X[:, 3], 3.0 * X[:, 0]])
+    features = RowNormFeatures(15, kernel="poly", degree=2, rotate=False, random_state=0)
+    found = explain(KernelRidge(features, alpha=1e-3).fit(X, y), X)
+    assert set(found.names[:2]) == {"x0", "x1 x3"}
+    assert np.all(np.diff(found.importances) <= 0)

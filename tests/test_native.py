@@ -275,6 +275,7 @@ FourierFeatures(8, random_state=0).fit_transform(np.ones((4, 2)))
 """
 
 
+@pytest.mark.slow
 def test_a_notice_when_it_compiles_and_only_then(tmp_path: Path) -> None:
     def run(code: str) -> str:
         return subprocess.run(

@@ -1051,6 +1051,7 @@ print(unfinished())
 """
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_killed_save_leaves_a_good_file(tmp_path: Path) -> None:
     unfinished = int(run_python(KILLER, tmp_path / "model.ks", "50"))

@@ -160,8 +160,6 @@ def test_models_and_their_sources() -> None:
     both = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).fit(X, np.stack([y, -y], axis=1))
     with pytest.raises(ValueError, match="risk_bound is for a single output"):
         both.risk_bound(X)
-    with pytest.raises(ValueError, match="explain is for a single output"):
-        ks.explain(ks.KernelRidge(ks.RowNormFeatures(9)).fit(X, np.stack([y, y], axis=1)), X)
     with pytest.raises(ValueError, match="KernelCCA requires y to be passed"):
         ks.KernelCCA(1, ks.FourierFeatures(4)).fit(X, None)
     with pytest.raises(ValueError, match=r"labels of the types int, str: use one of them"):

@@ -96,7 +96,7 @@ class SampledBattery(FeatureMapBattery):
             pytest.skip("this frame or basis is for dense data: see the bad input")
         if not isinstance(self.parameters.get("kernel", ""), str) and given.get("gamma") == 0.5:
             pytest.skip("the kernel object has no gamma")
-        with time_limit(20):
+        with time_limit(120):
             yield
 
     @pytest.mark.parametrize("form", SPARSE_FORMS)
@@ -477,7 +477,7 @@ class SampledContract:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         make_small(monkeypatch)
-        with time_limit(60):
+        with time_limit(120):
             yield
 
     def build(self, *arguments: Any, **parameters: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -590,3 +591,66 @@ def test_npz_takes_columns_of_any_name(tmp_path: Path) -> None:
         assert found.files == ["file", "allow_pickle"]
         np.testing.assert_array_equal(found["file"], columns["file"])
         assert found["allow_pickle"].tolist() == ["a", "None", "c"]
+
+
+def test_other_kinds_of_tables() -> None:
+    X = sp.random(40, 5, density=0.5, random_state=0, format="coo")
+    assert as_table(X).matrix.shape == (40, 5)
+    assert list(as_table(np.ones((3, 2))).columns) == ["x0", "x1"]
+    with pytest.raises(TableError, match=r"X has the shape \(3,\)"):
+        as_table(np.ones(3))
+    with pytest.raises(TableError, match="20,001 dense columns are more than 20,000"):
+        as_table(np.zeros((1, 20_001)))
+    with pytest.raises(TableError, match=r"different lengths \[1, 2\]"):
+        as_table({"a": [1.0], "b": [1.0, 2.0]})
+    with pytest.raises(TableError, match="two columns 'a'"):
+        as_table(pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]))
+
+
+def test_values_of_many_kinds() -> None:
+    columns = {
+        "bytes": np.array([b"x", b"y"], dtype=object),
+        "na": pd.array([1, None], dtype="Int64"),
+        "nat": np.array(["2024-01-01", "NaT"], dtype="datetime64[D]"),
+        "dictionary": ["u", "v"],
+    }
+    table = as_table(columns)
+    assert table.columns["bytes"].tolist() == ["x", "y"]
+    np.testing.assert_array_equal(table.columns["na"], [1.0, np.nan])
+    assert table.columns["nat"].tolist() == ["2024-01-01T00:00:00", None]
+    arrow = pa.table({"d": pa.array(["u", "v", "u"]).dictionary_encode()})
+    assert as_table(arrow).columns["d"].tolist() == ["u", "v", "u"]
+
+
+def test_arrays_in_npz_files_must_fit(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", Y=np.ones(3))
+    with pytest.raises(TableError, match="has no array X: it has Y"):
+        read_table(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", X=np.ones((3, 2)), names=np.array(["p", "q"]))
+    assert list(read_table(tmp_path / "b.npz").columns) == ["p", "q"]
+
+
+def test_gzipped_libsvm_and_blank_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.svm.gz").write_bytes(gzip.compress(b"1 1:2\n0 2:1\n"))
+    assert read_table(tmp_path / "a.svm.gz").matrix.shape == (2, 2)
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n\n3,4\n,\n")
+    assert read_table(tmp_path / "a.csv").n_rows == 3
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n,,,\n")
+    assert read_table(tmp_path / "b.csv").n_rows == 1
+
+
+def test_encoders_refuse_what_cannot_be_learned() -> None:
+    with pytest.raises(TableError, match="has no rows"):
+        TableEncoder().fit({"a": []})
+    wide = sp.csr_array((np.ones(1), (np.zeros(1, int), [10_000_000])), shape=(1, 10_000_001))
+    with pytest.raises(TableError, match="10,000,001 sparse columns, more than"):
+        TableEncoder().fit(wide)
+
+
+def test_a_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.parquet", {"a": [1.0]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(TableError, match="need pyarrow: pip install"):
+        read_table(path)
+    with pytest.raises(TableError, match="need pyarrow: pip install"):
+        write_columns(tmp_path / "b.parquet", {"a": np.ones(1)})

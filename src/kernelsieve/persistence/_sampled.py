@@ -46,8 +46,9 @@ class _Sampled(Estimator):
         "truncation_degree_",
         *ESTIMATES,
     )
-    # Rows of the training data, on which the two estimates are made: these are stored instead.
-    left_out = ("_alpha", "_held_out", "_held_out_alpha")
+    # Rows of the training data, on which the two estimates are made: these are stored instead; and
+    # what follows from the products.
+    left_out = ("_alpha", "_held_out", "_held_out_alpha", "_log_scale", "_degree")
 
     def state(self, estimator: SampledFeatures, where: str) -> dict[str, Any]:
         features = estimator.features_

@@ -23,6 +23,7 @@ from kernelsieve.tables.table import (
     from_columns,
     from_matrix,
     listed,
+    refuse_twice,
     text_column,
 )
 
@@ -78,9 +79,7 @@ def _read_csv(path: Path) -> Table:
             header, rows = _cells(path, file)
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
         raise TableError(f"{path} is no table in UTF-8 text: {error}") from error
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise TableError(f"{path} has two columns {twice[0]!r}: rename one of them")
+    refuse_twice(str(path), header)
     cells = zip(*rows, strict=True) if rows else [[]] * len(header)
     return Table(
         str(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -84,6 +85,7 @@ def as_table(data: Any) -> Table:
         return from_arrow("the table", data)
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         names = list(data.keys() if isinstance(data, Mapping) else data.columns)
+        refuse_twice("the table", map(str, names))
         return from_columns("the table", [(name, data[name]) for name in names])
     return from_matrix("the matrix", np.asarray(data))
 
@@ -102,12 +104,16 @@ def from_matrix(where: str, X: NDArray[Any]) -> Table:
 
 def from_columns(where: str, columns: Iterable[tuple[Any, Any]]) -> Table:
     """Named columns of any kind that numpy can hold."""
-    found: dict[str, NDArray[Any]] = {}
-    for name, values in columns:
-        if str(name) in found:
-            raise TableError(f"{where} has two columns {str(name)!r}: rename one of them")
-        found[str(name)] = as_column(where, str(name), values)
-    return Table(where, found)
+    pairs = [(str(name), values) for name, values in columns]
+    refuse_twice(where, (name for name, _ in pairs))
+    return Table(where, {name: as_column(where, name, values) for name, values in pairs})
+
+
+def refuse_twice(where: str, names: Iterable[str]) -> None:
+    """Columns are told apart by their names."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise TableError(f"{where} has two columns {twice[0]!r}: rename one of them")
 
 
 def from_arrow(where: str, table: Any) -> Table:
