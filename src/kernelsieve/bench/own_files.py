@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelsieve.datasets.entry import Dataset, DatasetError
 from kernelsieve.tables import Table, TableError, read_table
-from kernelsieve.tables.table import is_missing, listed
+from kernelsieve.tables.table import is_missing, is_number, listed
 
 MAX_LEVELS = 50  # different texts of a column that is coded as 0/1 columns
 MIN_ROWS = 20
@@ -96,7 +96,7 @@ def _checked_names(path: Path, table: Table, target: str | None, drop: Sequence[
 def _target(path: Path, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     _refuse_missing(path, name, values, "leave those rows out")
     if values.dtype.kind != "f":
-        where = next(i for i, cell in enumerate(values) if not _is_number(cell))
+        where = next((i for i, cell in enumerate(values) if not is_number(cell)), 0)
         raise DatasetError(
             f"{path}: the target {name!r} is text ({values[where]!r} in row {where + 1}), and a "
             "regression needs numbers"
@@ -105,14 +105,6 @@ def _target(path: Path, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
     if values.min() == values.max():
         raise DatasetError(f"{path}: the target {name!r} is {values[0]:g} everywhere")
     return values
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _coded(path: Path, name: str, values: NDArray[Any]) -> tuple[list[str], NDArray[np.float64]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,8 +118,3 @@ def folder(out: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
     return out
-
-
-def flush() -> None:
-    """Write out what was printed, so that a closed pipe shows here and not at exit."""
-    sys.stdout.flush()

@@ -74,6 +74,7 @@ def fit(
     kernelsieve fit people.parquet --target job --drop name,id --readable
     kernelsieve fit text.svm --target target --kernel poly --degree 2
     """
+    from kernelsieve.persistence import save
     from kernelsieve.tables import TableModel
     from kernelsieve.tables.writers import check_writable
 
@@ -95,7 +96,7 @@ def fit(
             random_state=seed,
             n_jobs=threads,
         ).fit(data, progress=step)
-        _save(model, out)
+        save(model, out)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
     elif not quiet:
@@ -332,12 +333,6 @@ def _load(path: Path, strict: bool) -> TableModel:
         )
     model.encoder_.strict = strict
     return model
-
-
-def _save(model: TableModel, out: Path) -> None:
-    from kernelsieve.persistence import save
-
-    save(model, out)
 
 
 def _errors() -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, listed
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
 
 CLIP = 8.0  # standard deviations
 MOST_LEVELS = 1_000  # texts of one column that get a 0/1 column; the rarer ones share one
@@ -81,6 +81,7 @@ class TableEncoder(BaseEstimator):
         Columns of a sparse matrix, which stay as they are.
     sparse_ : bool
         Whether the result is CSR.
+
     Examples
     --------
     >>> flats = {"size": [50.0, 70.0, 60.0], "town": ["Ulm", "Bonn", "Ulm"]}
@@ -179,7 +180,7 @@ class TableEncoder(BaseEstimator):
                 there = places >= 0
                 entries.append((rows[there], start + places[there], np.ones(there.sum())))
             start += len(column.labels)
-        X = self._assembled(entries, (table.n_rows, start), table.matrix)
+        X = self._assembled(entries, (table.n_rows, start), self._matrix(table))
         return X if self.sparse_ else X.toarray()
 
     def _assembled(self, entries: list[Any], shape: tuple[int, int], matrix: Any) -> Any:
@@ -204,10 +205,14 @@ class TableEncoder(BaseEstimator):
                 f"{table.where} has {width:,} sparse columns, and the model was fitted with "
                 f"{self.matrix_columns_:,}"
             )
-        if width and width < self.matrix_columns_:  # LIBSVM files end with their last nonzero
-            matrix = sp.csr_array(table.matrix)
-            matrix.resize((table.n_rows, self.matrix_columns_))
-            object.__setattr__(table, "matrix", matrix)
+
+    def _matrix(self, table: Table) -> Any:
+        """The sparse columns, as many as in training: LIBSVM files end with their last nonzero."""
+        if table.matrix is None or table.matrix.shape[1] == self.matrix_columns_:
+            return table.matrix
+        matrix = table.matrix.copy()
+        matrix.resize((table.n_rows, self.matrix_columns_))
+        return matrix
 
     def _numbers(self, table: Table, column: Scaled) -> NDArray[np.float64]:
         values = table.columns[column.name]
@@ -237,7 +242,7 @@ class TableEncoder(BaseEstimator):
     def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         """Numbers that a frame holds as texts."""
         for row, value in enumerate(values.tolist()):
-            if value is not None and not _is_number(value):
+            if value is not None and not is_number(value):
                 raise TableError(
                     f"{table.where}: column {name!r} held numbers when the model was fitted, and "
                     f"has {_short(value)} in row {row + 1}"
@@ -323,14 +328,6 @@ def _seconds(text: str | None) -> float | None:
 
 def _time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
 
 
 def _short(value: Any) -> str:

@@ -37,9 +37,8 @@ def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
     """RMSE and R2, or accuracy and area under the ROC curve, log loss where it is no curve."""
     predicted = model.predict(X)
     if task == "regression":
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # a table to predict may hold any number there
+        # A table to predict may hold any number there.
+        with np.errstate(over="ignore", invalid="ignore"):
             error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
             spread = float(np.std(y))
         r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")

@@ -29,7 +29,7 @@ from kernelsieve.features import (
 from kernelsieve.kernels import resolve_kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.facts import column_importances, explanation_facts, scores
+from kernelsieve.tables.facts import as_text, column_importances, explanation_facts, scores
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
 
 METHODS: dict[str, type[FeatureMap]] = {
@@ -412,8 +412,6 @@ class TableModel(BaseEstimator):
 
     def explain(self) -> str:
         """What the model is made of, as text; ``plots.plot_table_model`` draws it."""
-        from kernelsieve.tables.facts import as_text
-
         check_is_fitted(self)
         return as_text(self.facts_)
 

@@ -24,6 +24,7 @@ from kernelsieve.tables.table import (
     from_matrix,
     listed,
     refuse_twice,
+    require_pyarrow,
     text_column,
 )
 
@@ -118,13 +119,10 @@ def _open(path: Path) -> TextIO:
 
 
 def _read_arrow(path: Path) -> Table:
-    try:
-        import pyarrow as pa
-        from pyarrow import feather, parquet
-    except ModuleNotFoundError:
-        raise TableError(
-            f"{path}: Parquet and Arrow files need pyarrow: pip install 'kernelsieve[arrow]'"
-        ) from None
+    require_pyarrow(path)
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
     if not path.exists():
         raise FileNotFoundError(path)
     read = parquet.read_table if path.suffix.lower() == ".parquet" else feather.read_table

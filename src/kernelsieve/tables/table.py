@@ -116,6 +116,16 @@ def refuse_twice(where: str, names: Iterable[str]) -> None:
         raise TableError(f"{where} has two columns {twice[0]!r}: rename one of them")
 
 
+def require_pyarrow(path: Any) -> None:
+    """Say what to install where it is missing."""
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError:
+        raise TableError(
+            f"{path}: Parquet and Arrow files need pyarrow: pip install 'kernelsieve[arrow]'"
+        ) from None
+
+
 def from_arrow(where: str, table: Any) -> Table:
     """The columns of a pyarrow table."""
     import pyarrow as pa
@@ -168,12 +178,18 @@ def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:
     """The cells as numbers, where there is one and all are."""
     if all(cell is None for cell in cells):
         return np.full(len(cells), np.nan)
-    try:
-        values = np.array([np.nan if cell is None else float(cell) for cell in cells])
-    except ValueError:
+    if not all(cell is None or is_number(cell) for cell in cells):
         return None
-    # "1_000" is no number to anybody but Python.
-    return None if any(cell is not None and "_" in cell for cell in cells) else values
+    return np.array([np.nan if cell is None else float(cell) for cell in cells])
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number; "1_000" is none to anybody but Python."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
 
 
 def _has_text(array: NDArray[Any]) -> bool:

@@ -15,9 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._files import replacing, write_text
-from kernelsieve.tables.table import TableError
-
-ROWS_AT_A_TIME = 10_000
+from kernelsieve.tables.table import TableError, require_pyarrow
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -73,13 +71,10 @@ def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import feather, parquet
-    except ModuleNotFoundError:
-        raise TableError(
-            f"{path}: Parquet and Arrow files need pyarrow: pip install 'kernelsieve[arrow]'"
-        ) from None
+    require_pyarrow(path)
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
     table = pa.table({name: values.tolist() if values.dtype.kind == "O" else values
                       for name, values in columns.items()})  # fmt: skip
     write = parquet.write_table if path.suffix.lower() == ".parquet" else feather.write_feather
