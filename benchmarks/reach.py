@@ -2,8 +2,9 @@
 
 KernelRidge on our maps, and scikit-learn's RBFSampler and Nystroem with Ridge, at s = 125, 250, ...
 on all rows of wine, insurance, forest and uji; gamma and alpha by cross-validation on Fourier
-features, the same for all; a seed changes split and features. ``benchmarks/page.py`` makes of it
-the rows on RMSE at equal s, and on s and time to reach an error.
+features, the same for all; a seed changes split and features. Many rows are float32, for everybody.
+``benchmarks/page.py`` makes of it the rows on RMSE at equal s, and on s and time to reach an error.
+With ``--data`` the numbers of the other datasets stay those of their last run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 from _common import Array, Report, parser, tuned
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
@@ -41,6 +43,7 @@ MAPS: dict[str, Any] = {
 PEERS: dict[str, Any] = {"RBFSampler": RBFSampler, "Nystroem": Nystroem}
 DATA = ("wine", "insurance", "forest", "uji")
 SIZES = (125, 250, 500, 1000, 2000, 4000)
+BETWEEN = (750, 1250, 1500, 1750)  # of adaptive features, too: which is the first that reaches?
 LARGE_ROWS, LARGEST_OF_LARGE = 100_000, 2000  # of many rows not the largest s: hours, and 14 GB
 
 
@@ -49,7 +52,10 @@ def split(name: str, seed: int, n_rows: int | None) -> list[Array]:
     X, y = data.X[:n_rows], data.y[:n_rows]
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
     scaler = scaler_for(X_train)
-    return [scaler.fit_transform(X_train), scaler.transform(X_test), y_train, y_test]
+    X_train, X_test = scaler.fit_transform(X_train), scaler.transform(X_test)
+    if len(y_train) > LARGE_ROWS:
+        X_train, X_test = X_train.astype(np.float32), X_test.astype(np.float32)
+    return [X_train, X_test, y_train, y_test]
 
 
 def models(s: int, gamma: float, alpha: float, seed: int, threads: int) -> dict[str, Any]:
@@ -78,7 +84,8 @@ def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int 
         if len(y_train) > LARGE_ROWS and s > LARGEST_OF_LARGE:
             continue
         regressors = models(s, setting["gamma"], setting["alpha"], seed, report.threads)
-        for method, model in regressors.items():
+        for method in ("adaptive",) if s in BETWEEN else regressors:
+            model = regressors[method]
             start = time.perf_counter()
             model.fit(X_train, y_train)
             spent = time.perf_counter() - start
@@ -87,7 +94,7 @@ def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int 
 
 
 def show(report: Report, name: str) -> None:
-    sizes = sorted({r["s"] for r in report.select(data=name)})
+    sizes = sorted({r["s"] for r in report.select(data=name, method="Fourier")})
     rows = [
         (
             method,
@@ -100,15 +107,23 @@ def show(report: Report, name: str) -> None:
         for method in (*MAPS, *PEERS)
     ]
     report.table(f"{name}: test RMSE (fit)", ("", *(f"s = {s:,}" for s in sizes)), rows)
+    between = {
+        s: (report.mean("rmse", **where), report.mean("fit_seconds", **where))
+        for s in BETWEEN
+        if report.select(**(where := {"data": name, "s": s, "method": "adaptive"}))
+    }
+    for s, (error, spent) in between.items():
+        report.print(f"adaptive, s = {s:,}: {error:.4g} ({spent:.2g} s)")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
-    arguments.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    arguments.add_argument("--sizes", nargs="+", type=int, default=sorted(SIZES + BETWEEN))
     args = arguments.parse_args()
     sizes, n_rows = ([25, 50], 500) if args.quick else (args.sizes, None)
     with Report("reach", args) as report:
+        report.records += [r for r in report.earlier_records() if r["data"] not in args.data]
         for name in args.data:
             warm = split(name, 0, 2000)
             for model in models(min(sizes), 0.01, 1.0, 0, report.threads).values():

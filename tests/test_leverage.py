@@ -203,7 +203,7 @@ def test_unbiased_over_many_seeds(
 @pytest.mark.slow
 def test_unbiased_from_few_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 4)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (4, 4))
     check_unbiased(
         AdaptiveFeatures, "polynomial", range(500), None, n_components=8, sampler="leverage"
     )

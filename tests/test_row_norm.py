@@ -44,7 +44,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch, max_draws: int = 20_000) -> None
     monkeypatch.setattr(distinct, "BATCH", 512)
     monkeypatch.setattr(row_norm, "MAX_DRAWS", max_draws)
     monkeypatch.setattr(adaptive, "MAX_DRAWS", max_draws)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 300)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (300, 300))
     monkeypatch.setattr(adaptive, "DIMENSION_ROWS", 100)
 
 

@@ -27,7 +27,8 @@ from kernelsieve.sampling.two_phase import keep_probabilities, score_pool, thin_
 
 POOL_FACTOR = 12
 MAX_DRAWS = 2_000_000
-N_ANCHORS = 3000
+N_ANCHORS = (1500, 3000)  # at least and at most
+ANCHOR_COST = 0.1  # their n_0^3 as a share of the n s^2 of a ridge on the features
 N_VECTORS = 32
 DIMENSION_ROWS = 1000
 
@@ -170,7 +171,7 @@ class AdaptiveFeatures(SampledFeatures):
     def _anchors(self, X: Source, n_components: int, seed: int) -> Anchors:
         """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
         n = X.shape[0]
-        chosen = X.take(self._anchor_rows(X, seed))
+        chosen = X.take(self._anchor_rows(X, seed, anchor_count(n, n_components)))
         few = chosen.X[keyed_rows(len(chosen), DIMENSION_ROWS, seed, "dimension")]
         gram = self.kernel_(few.astype(np.float64), n_jobs=self.n_jobs)
         shrink = few.shape[0] / n
@@ -190,14 +191,25 @@ class AdaptiveFeatures(SampledFeatures):
         summary = target_summary(X) if self._target_share() > 0 else None
         return np.empty((len(chosen), 0)) if summary is None else summary.columns(chosen.y)
 
-    def _anchor_rows(self, X: Source, seed: int) -> NDArray[np.int64]:
-        return keyed_rows(X.shape[0], N_ANCHORS, seed, "anchors", skip=HELD_OUT_ROWS)
+    def _anchor_rows(self, X: Source, seed: int, count: int) -> NDArray[np.int64]:
+        return keyed_rows(X.shape[0], count, seed, "anchors", skip=HELD_OUT_ROWS)
 
     def _rows_to_take(self, X: Source, seed: int) -> NDArray[np.int64]:
-        return np.union1d(super()._rows_to_take(X, seed), self._anchor_rows(X, seed))
+        # As many as there can be: how many features there will be may not be known yet.
+        return np.union1d(super()._rows_to_take(X, seed), self._anchor_rows(X, seed, N_ANCHORS[1]))
 
     def _source(self, X: Any, y: Any) -> Source:
         rows = super()._source(X, y)
         if y is not None and self._target_share() > 0:
             checked_targets(y, rows.shape[0])
         return rows
+
+
+def anchor_count(n_rows: int, n_components: int) -> int:
+    """All of few rows, where the scores are then exact; of more as many as cost little.
+
+    On wine, insurance and uji test errors with 1,000, 1,500 and 3,000 anchors are the same.
+    """
+    least, most = N_ANCHORS
+    affordable = (ANCHOR_COST * n_rows * float(n_components) ** 2) ** (1 / 3)
+    return n_rows if n_rows <= most else int(np.clip(affordable, least, most))
