@@ -205,9 +205,10 @@ def test_risk_bound_bounds_the_risk_of_its_own_predictions():
     assert variance <= bound.variance * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("n_rows", [200, 30])  # more rows than features, and fewer
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_leave_one_out_is_brute_force(fit_intercept):
-    X, y = regression(200)
+def test_leave_one_out_is_brute_force(fit_intercept, n_rows):
+    X, y = regression(n_rows)
     alphas = [0.01, 1.0]
     model = KernelRidgeCV(FOURIER, alphas=alphas, fit_intercept=fit_intercept).fit(X, y)
     for alpha, rmse in zip(alphas, model.cv_results_["rmse"], strict=True):

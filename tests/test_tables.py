@@ -21,8 +21,9 @@ from sklearn.datasets import dump_svmlight_file
 import kernelsieve
 from kernelsieve import TableModel
 from kernelsieve.tables import TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables.embedding import embedding
 from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, MOST_LEVELS
-from kernelsieve.tables.model import METHODS, embedding
+from kernelsieve.tables.maps import METHODS
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
 
 N_ROWS = 240

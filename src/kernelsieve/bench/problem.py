@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from kernelsieve import FourierFeatures
+from kernelsieve import FourierFeatures, KernelRidgeCV
 from kernelsieve._random import stream
 from kernelsieve.datasets import Dataset
 from kernelsieve.kernels import Gaussian, resolve_kernel
@@ -79,44 +79,25 @@ def scaler_for(X: Any) -> Any:
 
 
 def choose_gamma_alpha(X: Any, y: NDArray[np.float64], n_threads: int) -> tuple[float, float]:
-    """The pair with the smallest leave-one-out error of Fourier features on a bounded subsample."""
+    """The pair with the smallest leave-one-out error of Fourier features on a bounded subsample.
+
+    The mean error of several draws of them, because one can favour a gamma by luck.
+    """
     rows = stream(SPLIT_SEED, "tuning rows").permutation(len(y))[:TUNING_ROWS]
     X, y = X[rows].astype(np.float64), y[rows]
     scale = cast(Gaussian, resolve_kernel("gaussian", X, "scale")).gamma
-    best = (np.inf, scale, 1.0)
+    gammas = [factor * scale for factor in GAMMA_FACTORS]
     with threadpool_limits(n_threads):
-        for factor in GAMMA_FACTORS:
-            errors = _tuning_errors(X, y, factor * scale, n_threads)
-            best = min(best, (errors.min(), factor * scale, ALPHAS[errors.argmin()]))
-    return float(best[1]), float(best[2])
-
-
-def _tuning_errors(
-    X: Any, y: NDArray[np.float64], gamma: float, n_threads: int
-) -> NDArray[np.float64]:
-    """Errors for all ALPHAS; the mean of several draws, because one can favour a gamma by luck."""
-    draws = (
-        FourierFeatures(TUNING_COMPONENTS, gamma=gamma, random_state=seed, n_jobs=n_threads)
-        for seed in range(TUNING_DRAWS)
-    )
-    errors = [leave_one_out_errors(features.fit_transform(X), y, ALPHAS) for features in draws]
-    return np.mean(errors, axis=0)
-
-
-def leave_one_out_errors(
-    Z: NDArray[np.float64], y: NDArray[np.float64], alphas: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Leave-one-out RMSE of a ridge of y on Z, with intercept, for each of ``alphas``.
-
-    One eigendecomposition serves them all: the error without row i is residual_i / (1 - H_ii), for
-    the hat matrix H.
-    """
-    Z, y = Z - Z.mean(axis=0), y - y.mean()
-    wide = Z.shape[0] < Z.shape[1]
-    eigenvalues, vectors = np.linalg.eigh(Z @ Z.T if wide else Z.T @ Z)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    U = vectors * np.sqrt(eigenvalues) if wide else Z @ vectors  # Z, rotated to its main axes
-    shrinkage = 1.0 / (eigenvalues[:, None] + alphas)
-    residuals = y[:, None] - U @ (shrinkage * (U.T @ y)[:, None])
-    leverages = np.square(U) @ shrinkage + 1.0 / len(y)
-    return np.sqrt(np.mean(np.square(residuals / (1.0 - leverages)), axis=0))
+        results = [
+            KernelRidgeCV(
+                FourierFeatures(TUNING_COMPONENTS, random_state=seed, n_jobs=n_threads),
+                alphas=ALPHAS,
+                gammas=gammas,
+                n_jobs=n_threads,
+            )
+            .fit(X, y)
+            .cv_results_
+            for seed in range(TUNING_DRAWS)
+        ]
+    best = int(np.mean([result["rmse"] for result in results], axis=0).argmin())
+    return float(results[0]["gamma"][best]), float(results[0]["alpha"][best])

@@ -203,7 +203,7 @@ def embed(
     kernelsieve embed new.csv --model rent.ks -o z.svm
     """
     from kernelsieve.tables import as_table
-    from kernelsieve.tables.model import embedding
+    from kernelsieve.tables.embedding import embedding
     from kernelsieve.tables.writers import MATRIX_KINDS, check_writable, write_features
 
     start = perf_counter()

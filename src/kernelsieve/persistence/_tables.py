@@ -11,7 +11,8 @@ from kernelsieve.persistence._nodes import Fields, wrong
 from kernelsieve.persistence._registry import Form, add
 from kernelsieve.tables.encoder import MOST_LEVELS, Levels, Scaled, TableEncoder
 from kernelsieve.tables.facts import check_facts
-from kernelsieve.tables.model import TASKS, TableModel
+from kernelsieve.tables.model import TableModel
+from kernelsieve.tables.target import TASKS
 
 MOST_COLUMNS = 2**31
 

@@ -15,38 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice, check_count
-from kernelsieve.features import (
-    AdaptiveFeatures,
-    AutoFeatures,
-    FeatureMap,
-    FourierFeatures,
-    MaclaurinFeatures,
-    NystromFeatures,
-    ObliviousFeatures,
-    RowNormFeatures,
-    TensorSketchFeatures,
-)
+from kernelsieve.features import NystromFeatures
 from kernelsieve.kernels import resolve_kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import as_text, column_importances, explanation_facts, scores
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing, listed
+from kernelsieve.tables.maps import METHODS, feature_map
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
+from kernelsieve.tables.target import TASKS, ridge_targets, rows_with_target, task_and_targets
 
-METHODS: dict[str, type[FeatureMap]] = {
-    "auto": AutoFeatures,
-    "adaptive": AdaptiveFeatures,
-    "row-norm": RowNormFeatures,
-    "nystrom": NystromFeatures,
-    "fourier": FourierFeatures,
-    "oblivious": ObliviousFeatures,
-    "tensor-sketch": TensorSketchFeatures,
-    "maclaurin": MaclaurinFeatures,
-}
-READABLE = ("adaptive", "row-norm")
-TASKS = ("auto", "regression", "classification")
-MIN_ROWS = 20
-MOST_CLASSES = 100
-LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
 # The search for gamma (in units of "scale") and alpha is bounded, whatever the number of rows.
@@ -156,16 +133,17 @@ class TableModel(BaseEstimator):
         start = time.perf_counter()
         self._check_choices()
         progress("reading")
-        table = self._usable(as_table(data))
-        y = self._targets(table)
-        X = self._fit_encoder(table)
+        table, target = rows_with_target(as_table(data), self.target, self.drop, self.strict)
+        self.task_, y = task_and_targets(table, target, self.task)
+        self.encoder_ = self._encoder(self.strict).fit(table)
+        X = _in_float_type(self.encoder_.transform(table), table.n_rows)
         seed = root_seed(self.random_state)
         judged = self._judged(table, y, seed, progress)
         progress("fitting to all rows")
         self.model_ = self._fresh(seed).fit(X, y)
         progress("explaining")
         self.facts_ = {
-            "target": self._target(),
+            "target": target,
             "task": self.task_,
             "rows": table.n_rows,
             "inputs": X.shape[1],
@@ -176,16 +154,16 @@ class TableModel(BaseEstimator):
         }
         return self
 
-    def _fit_encoder(self, table: Table) -> Any:
-        self.encoder_ = TableEncoder([*self.drop, self._target()], self.strict).fit(table)
-        return _in_float_type(self.encoder_.transform(table), table.n_rows)
+    def _encoder(self, strict: bool) -> TableEncoder:
+        target = [] if self.target is None else [self.target]
+        return TableEncoder([*self.drop, *target], strict)
 
     def _judged(
         self, table: Table, y: NDArray[Any], seed: int, progress: Progress
     ) -> dict[str, Any]:
         """Gamma and alpha, and scores of a model that saw nothing of some rows, not even a mean."""
         train, test = self._split(y, seed)
-        encoder = TableEncoder([*self.drop, self._target()])
+        encoder = self._encoder(strict=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TableNotice)  # said of the whole table already
             encoder.fit(table.take(train))
@@ -209,80 +187,6 @@ class TableModel(BaseEstimator):
         check_choice(self.method, "method", tuple(METHODS))
         check_count(self.n_components, "n_components", "it is the number of features")
 
-    def _target(self) -> str:
-        assert self.target is not None  # _usable saw to it
-        return self.target
-
-    def _usable(self, table: Table) -> Table:
-        """The rows whose target is known."""
-        if self.target is None:
-            raise TableError(
-                f"{table.where}: say which column to predict (--target), one of "
-                f"{listed(table.columns)}"
-            )
-        values = table.column(self._target())
-        for name in self.drop:
-            if name == self.target:
-                raise TableError(f"{name!r} is the target: it cannot be dropped too")
-        known = ~is_missing(values)
-        missing = int(table.n_rows - known.sum())
-        if missing and self.strict:
-            raise TableError(
-                f"{table.where}: the target {self.target!r} is missing in {missing:,} rows, first "
-                f"in row {int(np.argmin(known)) + 1} (refused by strict)"
-            )
-        if missing:
-            notice = f"{missing:,} rows without {self.target!r} were left out"
-            warnings.warn(notice, TableNotice, stacklevel=3)
-            table = table.take(np.flatnonzero(known))
-        if table.n_rows < MIN_ROWS:
-            raise TableError(
-                f"{table.where} has {table.n_rows} rows with a target, at least {MIN_ROWS} are "
-                "needed"
-            )
-        return table
-
-    def _targets(self, table: Table) -> NDArray[Any]:
-        """Numbers, or labels; decides the task."""
-        values, name = table.column(self._target()), self._target()
-        numeric = values.dtype.kind == "f"
-        if numeric and not np.isfinite(values).all():
-            where = int(np.argmin(np.isfinite(values)))
-            raise TableError(f"{table.where}: the target {name!r} is {values[where]} in a row")
-        levels = np.unique(values if numeric else values.astype(str))
-        if len(levels) < 2:
-            raise TableError(f"{table.where}: the target {name!r} is {levels[0]} everywhere")
-        if numeric and np.abs(levels).max() > LARGEST_TARGET:
-            raise TableError(
-                f"{table.where}: the target {name!r} reaches {np.abs(levels).max():.3g}, and "
-                f"squares of errors would leave the float range: use other units"
-            )
-        are_labels = not numeric or bool((levels == np.round(levels)).all())
-        if self.task == "auto":
-            few = not numeric or len(levels) == 2
-            self.task_ = "classification" if few and are_labels else "regression"
-        else:
-            self.task_ = self.task
-        if self.task_ == "regression":
-            if not numeric:
-                raise TableError(
-                    f"{table.where}: the target {name!r} is text ({str(levels[0])!r}), and a "
-                    "regression needs numbers"
-                )
-            return values
-        if not are_labels or (numeric and np.abs(levels).max() > LARGEST_LABEL):
-            raise TableError(
-                f"{table.where}: the target {name!r} has values such as "
-                f"{levels[np.abs(levels).argmax()]:g}, and classes are texts or whole numbers: use "
-                "regression, or write them as texts"
-            )
-        if len(levels) > MOST_CLASSES:
-            raise TableError(
-                f"{table.where}: the target {name!r} has {len(levels):,} different values, and at "
-                f"most {MOST_CLASSES} classes can be told apart: {listed(map(str, levels))}"
-            )
-        return values if numeric else values.astype(str)
-
     def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to learn from and to be judged on; of every class some, where there are enough."""
         size = min(max(1, round(TEST_SHARE * len(y))), MOST_TEST_ROWS)
@@ -302,7 +206,7 @@ class TableModel(BaseEstimator):
     def _tune(self, X: Any, y: NDArray[Any], seed: int, progress: Progress) -> None:
         """Gamma and alpha of the smallest leave-one-out error, of Nystrom features on some rows."""
         rows = stream(seed, "tuning").permutation(len(y))[:TUNING_ROWS]
-        X, targets = X[np.sort(rows)], _numeric(y[np.sort(rows)], self.task_)
+        X, targets = X[np.sort(rows)], ridge_targets(y[np.sort(rows)], self.task_)
         gammas = self._gammas(X)
         if isinstance(self.alpha, str) and self.alpha != "cv":
             raise ValueError(f"alpha={self.alpha!r}: give a positive number, or 'cv'")
@@ -414,75 +318,6 @@ class TableModel(BaseEstimator):
         """What the model is made of, as text; ``plots.plot_table_model`` draws it."""
         check_is_fitted(self)
         return as_text(self.facts_)
-
-
-def feature_map(method: str, readable: bool, **options: Any) -> FeatureMap:
-    """The map of a name with those of the options that it has; readable ones do not rotate."""
-    check_choice(method, "method", tuple(METHODS))
-    if readable:
-        method = "adaptive" if method == "auto" else method
-        if method not in READABLE:
-            raise ValueError(
-                f"readable features are products of columns, and method={method!r} has none: use "
-                f"{' or '.join(READABLE)}"
-            )
-        options["rotate"] = False
-    known = METHODS[method]().get_params()
-    return METHODS[method](**{name: value for name, value in options.items() if name in known})
-
-
-def embedding(
-    data: Any,
-    target: str | None = None,
-    *,
-    drop: Sequence[str] = (),
-    strict: bool = False,
-    method: str = "adaptive",
-    readable: bool = False,
-    **options: Any,
-) -> tuple[Any, NDArray[np.object_], NDArray[Any] | None]:
-    """The features of a table, their names and the target's values (classes by number).
-
-    Parameters
-    ----------
-    data : path, frame or mapping of columns
-    target : str, optional
-        A column that the features are chosen for, which is not among the inputs.
-    drop, strict
-        As in TableEncoder.
-    method, readable
-        As in TableModel.
-    **options
-        Of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelsieve.tables.model import embedding
-    >>> flats = {"size": np.linspace(20.0, 150.0, 50), "town": ["Ulm", "Bonn"] * 25}
-    >>> Z, names, y = embedding(flats, readable=True, n_components=10, kernel="poly", degree=2)
-    >>> Z.shape, names[:3].tolist()
-    ((50, 10), ['1', 'size', 'size town=Bonn'])
-    """
-    features = feature_map(method, readable, **options)
-    table, y, outputs = as_table(data), None, None
-    if target is not None:
-        task = TableModel(target, task="auto", strict=strict)
-        table = task._usable(table)
-        y = task._targets(table)
-        outputs = _numeric(y, task.task_)
-        y = y if task.task_ == "regression" else outputs.argmax(axis=1)
-    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict).fit(table)
-    X = encoder.transform(table)
-    Z = features.fit(X, outputs).transform(X)
-    return Z, features.get_feature_names_out(encoder.get_feature_names_out()), y
-
-
-def _numeric(y: NDArray[Any], task: str) -> NDArray[np.float64]:
-    """What a ridge is fitted to: numbers, or a column of 0 and 1 for every class."""
-    if task == "regression":
-        return y
-    return (y[:, None] == np.unique(y)).astype(np.float64)
 
 
 def _in_float_type(X: Any, n_rows: int) -> Any:

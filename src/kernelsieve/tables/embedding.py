@@ -1,0 +1,60 @@
+"""The features of a table, for other people's models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.maps import feature_map
+from kernelsieve.tables.table import as_table
+from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+
+
+def embedding(
+    data: Any,
+    target: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    strict: bool = False,
+    method: str = "adaptive",
+    readable: bool = False,
+    **options: Any,
+) -> tuple[Any, NDArray[np.object_], NDArray[Any] | None]:
+    """The features of a table, their names and the target's values (classes by number).
+
+    Parameters
+    ----------
+    data : path, frame or mapping of columns
+    target : str, optional
+        A column that the features are chosen for, which is not among the inputs.
+    drop, strict
+        As in TableEncoder.
+    method, readable
+        As in TableModel.
+    **options
+        Of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve.tables.embedding import embedding
+    >>> flats = {"size": np.linspace(20.0, 150.0, 50), "town": ["Ulm", "Bonn"] * 25}
+    >>> Z, names, y = embedding(flats, readable=True, n_components=10, kernel="poly", degree=2)
+    >>> Z.shape, names[:3].tolist()
+    ((50, 10), ['1', 'size', 'size town=Bonn'])
+    """
+    features = feature_map(method, readable, **options)
+    table, y, outputs = as_table(data), None, None
+    if target is not None:
+        table, name = rows_with_target(table, target, drop, strict)
+        task, y = task_and_targets(table, name, "auto")
+        outputs = ridge_targets(y, task)
+        y = y if task == "regression" else outputs.argmax(axis=1)
+    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict).fit(table)
+    X = encoder.transform(table)
+    Z = features.fit(X, outputs).transform(X)
+    return Z, features.get_feature_names_out(encoder.get_feature_names_out()), y
