@@ -4,7 +4,7 @@ KernelRidge on our maps, and scikit-learn's RBFSampler and Nystroem with Ridge, 
 on all rows of wine, insurance, forest and uji; gamma and alpha by cross-validation on Fourier
 features, the same for all; a seed changes split and features. Many rows are float32, for everybody.
 ``benchmarks/page.py`` makes of it the rows on RMSE at equal s, and on s and time to reach an error.
-With ``--data`` the numbers of the other datasets stay those of their last run.
+With ``--data`` and ``--methods`` all other numbers stay those of their last run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ PEERS: dict[str, Any] = {"RBFSampler": RBFSampler, "Nystroem": Nystroem}
 DATA = ("wine", "insurance", "forest", "uji")
 SIZES = (125, 250, 500, 1000, 2000, 4000)
 LARGEST = {"Nystroem": 1000, "oblivious": 2000}  # the largest to be compared with: they are slow
-BETWEEN = (750, 1250, 1500, 1750)  # of adaptive features, too: which is the first that reaches?
+BETWEEN = (750, 1250, 1500, 1750)  # of our own, too: which is the first that reaches?
+OURS = ("adaptive", "row norm")
 LARGE_ROWS, LARGEST_OF_LARGE = 100_000, 2000  # of many rows not the largest s: hours, and 14 GB
 
 
@@ -85,8 +86,9 @@ def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int 
         if len(y_train) > LARGE_ROWS and s > LARGEST_OF_LARGE:
             continue
         regressors = models(s, setting["gamma"], setting["alpha"], seed, report.threads)
-        for method, model in regressors.items():
-            if s > LARGEST.get(method, s) or (s in BETWEEN and method != "adaptive"):
+        for method in report.args.methods:
+            model = regressors[method]
+            if s > LARGEST.get(method, s) or (s in BETWEEN and method not in OURS):
                 continue
             start = time.perf_counter()
             model.fit(X_train, y_train)
@@ -113,11 +115,17 @@ def mean(report: Report, field: str, **where: Any) -> str:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
+    every = [*MAPS, *PEERS]
+    arguments.add_argument("--methods", nargs="+", default=every, choices=every)
     arguments.add_argument("--sizes", nargs="+", type=int, default=sorted(SIZES + BETWEEN))
     args = arguments.parse_args()
     sizes, n_rows = ([25, 50], 500) if args.quick else (args.sizes, None)
     with Report("reach", args) as report:
-        report.records += [r for r in report.earlier_records() if r["data"] not in args.data]
+        report.records += [
+            record
+            for record in report.earlier_records()
+            if record["data"] not in args.data or record["method"] not in args.methods
+        ]
         for name in args.data:
             warm = split(name, 0, 2000)
             for model in models(min(sizes), 0.01, 1.0, 0, report.threads).values():
