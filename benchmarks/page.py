@@ -356,7 +356,9 @@ FIGURES = (
         "uji ≤ 1/5, elsewhere ≤ 1",
         SWEEP,
         sizes_to_fourier,
-        "Fourier's largest s: its error still falls there, and we compare with its lowest.",
+        "on insurance all methods with 1,000 and more features are within 0.0004 of each other, a "
+        "quarter of the standard error; on uji 800 adaptive ones would have to be as good as "
+        "4,000 random ones, and 750 have 8 % more error, 1,500 less.",
     ),
     Figure(
         "total time to reach Fourier's best RMSE",
@@ -364,8 +366,8 @@ FIGURES = (
         "uji ≤ 1/5; forest, wine ≤ 1/2",
         SWEEP,
         times_to_fourier,
-        "choosing features costs 0.4 to 1 s whatever the number of rows, which is more than all of "
-        "Fourier ridge regression on a few thousand.",
+        "on forest adaptive features, too, need nearly 2,000, and then most of the time is the "
+        "ridge regression, which is the same for both.",
     ),
     Figure(
         "total time to reach RBFSampler(2,000)'s RMSE, all of forest",
@@ -382,8 +384,8 @@ FIGURES = (
         "≤ 0.6",
         SWEEP,
         times_to_nystrom,
-        "on a few thousand rows Nystrom with 1,000 landmarks takes a fraction of a second, which "
-        "choosing features takes, too.",
+        "on a few thousand rows Nystroem takes a second, and choosing features 0.1 to 0.4 s of it, "
+        "whatever their number.",
     ),
     Figure(
         "total time of Nystrom(1000) ridge, all of forest",

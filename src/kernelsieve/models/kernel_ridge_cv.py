@@ -192,23 +192,26 @@ class _Path:
     """The ridges of all alphas, from one eigendecomposition of the centred Gram matrix."""
 
     def __init__(self, problem: Centred, alphas: NDArray[np.float64]) -> None:
-        values, self.vectors = eigh(problem.gram)
+        values, self.vectors = eigh(problem.gram, driver="evd")
         self.problem = problem
         self.shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)  # (s, n_alphas)
         moment = self.vectors.T @ problem.moment
         self.coefficients = self.shrunk[:, :, None] * moment[:, None, :]
 
-    def _coordinates(self, Z: Any) -> NDArray[np.float64]:
+    def coordinates(self, Z: Any) -> NDArray[np.float64]:
+        """Centred rows along the eigenvectors: (rows, s)."""
         dense = Z.toarray() if hasattr(Z, "toarray") else Z
         return (dense - self.problem.feature_mean) @ self.vectors
 
-    def predict(self, Z: Any) -> NDArray[np.float64]:
+    def predict(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
         """(rows, n_alphas, n_outputs)."""
-        return np.tensordot(self._coordinates(Z), self.coefficients, 1) + self.problem.target_mean
+        return np.tensordot(coordinates, self.coefficients, 1) + self.problem.target_mean
 
-    def leverages(self, Z: Any, fit_intercept: bool) -> NDArray[np.float64]:
+    def leverages(
+        self, coordinates: NDArray[np.float64], fit_intercept: bool
+    ) -> NDArray[np.float64]:
         """(rows, n_alphas), for a row of weight 1."""
-        leverages = self._coordinates(Z) ** 2 @ self.shrunk
+        leverages = coordinates**2 @ self.shrunk
         return leverages + 1.0 / self.problem.weight if fit_intercept else leverages
 
 
@@ -219,7 +222,8 @@ class _HeldOut:
     path: _Path
 
     def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
-        return self._summed(block.y[:, None] - self.path.predict(Z), block)
+        coordinates = self.path.coordinates(Z)
+        return self._summed(block.y[:, None] - self.path.predict(coordinates), block)
 
     def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
         share = np.ones(len(block)) if block.weights is None else block.weights
@@ -234,8 +238,9 @@ class _LeaveOneOut(_HeldOut):
     fit_intercept: bool
 
     def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
-        leverages = self.path.leverages(Z, self.fit_intercept)
+        coordinates = self.path.coordinates(Z)
+        leverages = self.path.leverages(coordinates, self.fit_intercept)
         if block.weights is not None:
             leverages = block.weights[:, None] * leverages
         left = np.maximum(1.0 - leverages, 1e-12)[:, :, None]
-        return self._summed((block.y[:, None] - self.path.predict(Z)) / left, block)
+        return self._summed((block.y[:, None] - self.path.predict(coordinates)) / left, block)
