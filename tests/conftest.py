@@ -37,4 +37,4 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_sampled, "TRIAL_ROWS", 200)
     monkeypatch.setattr(_sampled, "HELD_OUT_ROWS", 150)
     monkeypatch.setattr(adaptive, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 300)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (300, 300))

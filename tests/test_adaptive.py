@@ -207,7 +207,7 @@ def test_unbiased_where_no_anchor_shows_a_feature(
 ) -> None:
     """Six anchors of twelve rows, and the lonely column is zero on all of them."""
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 6)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (6, 6))
     seeds = anchors_without_the_lonely_row(QUICK_SEEDS)
     check_unbiased(AdaptiveFeatures, "polynomial", seeds, targets(kind), n_components=2 * SIZE)
 
@@ -222,7 +222,7 @@ def test_every_monomial_counts_once_where_no_anchor_shows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 6)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (6, 6))
     seeds = anchors_without_the_lonely_row(300)
     check_every_monomial(AdaptiveFeatures, seeds, n_components=20)
 
@@ -230,7 +230,7 @@ def test_every_monomial_counts_once_where_no_anchor_shows_it(
 def test_a_rare_column_of_sparse_data_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     """One-hot columns that no anchor has: in expectation their features have their weight."""
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", 20)
+    monkeypatch.setattr(adaptive, "N_ANCHORS", (20, 20))
     X = np.zeros((60, 6))
     X[np.arange(60), np.arange(60) % 4] = 1.0
     X[7, 4] = X[33, 5] = 1.0

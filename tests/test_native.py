@@ -155,7 +155,8 @@ def test_columns_in_memory_are_refused() -> None:
     with pytest.raises(TypingError, match="C-contiguous"):
         evaluate_rows(table, root, *tree.values(), out)
     block = np.ones((16, 16), order="F")[:, ::-1]
-    with pytest.raises((TypingError, NotImplementedError), match=r"contiguous|reshape"):
+    refused = (TypeError, TypingError, NotImplementedError)  # which one depends on numba's version
+    with pytest.raises(refused, match=r"contiguous|reshape"):
         hadamard_inplace(block)
 
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from sklearn.base import RegressorMixin, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
@@ -192,7 +191,7 @@ class _Path:
     """The ridges of all alphas, from one eigendecomposition of the centred Gram matrix."""
 
     def __init__(self, problem: Centred, alphas: NDArray[np.float64]) -> None:
-        values, self.vectors = eigh(problem.gram, driver="evd")
+        values, self.vectors = np.linalg.eigh(problem.gram)
         self.problem = problem
         self.shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)  # (s, n_alphas)
         moment = self.vectors.T @ problem.moment
