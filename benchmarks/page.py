@@ -497,7 +497,7 @@ def summary(folder: Path = RESULTS) -> str:
     for figure in FIGURES:
         found = figure.measured(folder)
         if found is None:
-            command = f"`benchmarks/{figure.sources[0]}.py`"
+            command = f"`{figure.sources[0]}.py`"
             rows.append(
                 (figure.what, figure.peer, figure.target, "not measured", "", "", "", command)
             )
@@ -517,10 +517,11 @@ def summary(folder: Path = RESULTS) -> str:
                 number(bad.peer),
                 number(bad.ratio),
                 verdict,
-                f"`benchmarks/{result.name}.py`",
+                f"`{result.name}.py`",
             )
         )
-    header = ("what", "against", "target", "reached, worst case", "peer", "ratio", "", "command")
+    command = "command: python benchmarks/"
+    header = ("what", "against", "target", "reached, worst case", "peer", "ratio", "", command)
     return table(rows, header, right=(4, 5))
 
 
