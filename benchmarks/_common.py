@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
+from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 from kernelsieve import (
@@ -230,6 +231,20 @@ def standardised(name: str) -> tuple[Array, Array]:
     """A dataset with unit-variance columns, cut at 8 standard deviations for every method alike."""
     data = datasets.load(name)
     return scaler_for(data.X).fit_transform(data.X), data.y
+
+
+def scaled_split(X: Array, y: Array, seed: int) -> list[Array]:
+    """X_train, X_test, y_train, y_test: three quarters for training, scaled as on these."""
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    scaler = scaler_for(X_train)
+    return [scaler.fit_transform(X_train), scaler.transform(X_test), y_train, y_test]
+
+
+def split_of_some(name: str, seed: int, n_rows: int) -> list[Array]:
+    """A scaled split of at most so many random rows of a dataset."""
+    data = datasets.load(name)
+    chosen = np.random.default_rng(seed).permutation(len(data.y))[:n_rows]
+    return scaled_split(data.X[chosen], data.y[chosen], seed)
 
 
 def subsample(X: Any, n_rows: int, seed: int = 0) -> Any:

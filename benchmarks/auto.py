@@ -14,10 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from _common import Array, Report, parser, tuned
+from _common import Report, parser, split_of_some, tuned
 from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import train_test_split
 
 from kernelsieve import (
     AdaptiveFeatures,
@@ -26,9 +24,7 @@ from kernelsieve import (
     KernelRidge,
     NystromFeatures,
     RowNormFeatures,
-    datasets,
 )
-from kernelsieve.bench.problem import scaler_for
 
 SINGLE: dict[str, Any] = {
     "adaptive": AdaptiveFeatures,
@@ -42,17 +38,8 @@ WITHIN = 1.05
 Means = dict[tuple[str, int], tuple[float, float]]  # RMSE and seconds of a method at a size
 
 
-def split(name: str, seed: int, n_rows: int) -> list[Array]:
-    data = datasets.load(name)
-    chosen = np.random.default_rng(seed).permutation(len(data.y))[:n_rows]
-    parts = train_test_split(data.X[chosen], data.y[chosen], test_size=0.25, random_state=seed)
-    X_train, X_test, y_train, y_test = parts
-    scaler = scaler_for(X_train)
-    return [scaler.fit_transform(X_train), scaler.transform(X_test), y_train, y_test]
-
-
 def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int) -> None:
-    X_train, X_test, y_train, y_test = split(name, seed, n_rows)
+    X_train, X_test, y_train, y_test = split_of_some(name, seed, n_rows)
     if seed == 0:
         gamma, alpha = tuned(X_train, y_train, report.threads)
         report.set(name, gamma=gamma, alpha=alpha, n_train=len(y_train))

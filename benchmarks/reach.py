@@ -13,11 +13,10 @@ import time
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, parser, tuned
+from _common import Array, Report, parser, scaled_split, tuned
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
 from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from kernelsieve import (
@@ -30,7 +29,6 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.bench.problem import scaler_for
 
 MAPS: dict[str, Any] = {
     "adaptive": AdaptiveFeatures,
@@ -51,10 +49,7 @@ LARGE_ROWS, LARGEST_OF_LARGE = 100_000, 2000  # of many rows not the largest s: 
 
 def split(name: str, seed: int, n_rows: int | None) -> list[Array]:
     data = datasets.load(name)
-    X, y = data.X[:n_rows], data.y[:n_rows]
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
-    scaler = scaler_for(X_train)
-    X_train, X_test = scaler.fit_transform(X_train), scaler.transform(X_test)
+    X_train, X_test, y_train, y_test = scaled_split(data.X[:n_rows], data.y[:n_rows], seed)
     if len(y_train) > LARGE_ROWS:
         X_train, X_test = X_train.astype(np.float32), X_test.astype(np.float32)
     return [X_train, X_test, y_train, y_test]

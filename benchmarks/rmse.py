@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, parser, space_of
+from _common import Array, Report, parser, scaled_split, space_of
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
 from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from kernelsieve import (
@@ -31,7 +30,6 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.bench.problem import scaler_for
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Gaussian, Polynomial
 
@@ -121,10 +119,7 @@ def models(problem: Problem, s: int, seed: int, threads: int) -> dict[str, Any]:
 def split(problem: Problem, seed: int, n_rows: int | None) -> list[Array]:
     """Three quarters for training, standardised on them and cut at 8 standard deviations."""
     X, y = problem.load(seed)
-    X, y = X[:n_rows], y[:n_rows]
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
-    scaler = scaler_for(X_train)
-    return [scaler.fit_transform(X_train), scaler.transform(X_test), y_train, y_test]
+    return scaled_split(X[:n_rows], y[:n_rows], seed)
 
 
 def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int | None) -> None:

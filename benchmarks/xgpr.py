@@ -13,12 +13,11 @@ import time
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, parser, tuned
+from _common import Array, Report, parser, split_of_some, tuned
 from sklearn.metrics import root_mean_squared_error
 from sklearn.model_selection import train_test_split
 
-from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, datasets
-from kernelsieve.bench.problem import scaler_for
+from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge
 
 try:
     from xGPR import build_regression_dataset, xGPRegression
@@ -30,15 +29,6 @@ SIZES = (512, 1024, 2048)
 NOISES = (0.03, 0.1, 0.3, 1.0)
 SCALES = (0.5, 1.0, 2.0)  # times sqrt(2 gamma), which is its inverse length scale
 MAX_ROWS = 40_000
-
-
-def split(name: str, seed: int, n_rows: int) -> list[Array]:
-    data = datasets.load(name)
-    chosen = np.random.default_rng(seed).permutation(len(data.y))[:n_rows]
-    parts = train_test_split(data.X[chosen], data.y[chosen], test_size=0.25, random_state=seed)
-    X_train, X_test, y_train, y_test = parts
-    scaler = scaler_for(X_train)
-    return [scaler.fit_transform(X_train), scaler.transform(X_test), y_train, y_test]
 
 
 def xgpr(X: Array, y: Array, s: int, logs: Array, seed: int) -> Any:
@@ -64,7 +54,7 @@ def hyperparameters(X: Array, y: Array, s: int, gamma: float) -> Array:
 
 
 def measure(report: Report, name: str, seed: int, sizes: list[int], n_rows: int) -> None:
-    X_train, X_test, y_train, y_test = split(name, seed, n_rows)
+    X_train, X_test, y_train, y_test = split_of_some(name, seed, n_rows)
     if seed == 0:
         gamma, alpha = tuned(X_train, y_train, report.threads)
         logs = hyperparameters(X_train, y_train, min(sizes), gamma)
@@ -112,7 +102,7 @@ def main() -> None:
     sizes, n_rows = ([32, 64], 600) if args.quick else (list(SIZES), MAX_ROWS)
     with Report("xgpr", args) as report:
         for name in args.data:
-            warm = split(name, 0, 1000)
+            warm = split_of_some(name, 0, 1000)
             KernelRidge(AdaptiveFeatures(32)).fit(warm[0], warm[2])  # compiles
             for seed in range(1 if args.quick else args.seeds):
                 measure(report, name, seed, sizes, n_rows)
