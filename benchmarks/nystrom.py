@@ -33,9 +33,9 @@ from sklearn.model_selection import train_test_split
 
 from kernelsieve import KernelRidge, NystromFeatures
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
+from kernelsieve.features.recursive_leverage import recursive_leverage_scores
+from kernelsieve.features.rpcholesky import rpcholesky_pivots
 from kernelsieve.kernels import Gaussian
-from kernelsieve.sampling.recursive_leverage_landmarks import recursive_leverage_scores
-from kernelsieve.sampling.rpcholesky import rpcholesky_pivots
 
 PARTS = ("scores", "rare", "pivots", "kernel", "speed", "wine")
 DATA = ("wine", "insurance", "forest", "uji", "mixture")

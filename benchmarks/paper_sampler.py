@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from _common import Report, parser, peak_memory, race, seconds, tfidf
 
 from kernelsieve.kernels import Exponential, Gaussian, InversePolynomial, Polynomial
-from kernelsieve.sampling import RowSampler, SamplerParameters
+from kernelsieve.paper import RowSampler, SamplerParameters
 
 NNZ_SLOPE = 1.05
 SIZE_SLOPE = 2.0

@@ -18,7 +18,7 @@ from _common import Report, in_new_process, parser
 from out_of_core import anonymous_memory
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
-from kernelsieve._source import ArraySource
+from kernelsieve.sources.base import ArraySource
 
 COLUMNS = 20
 ITEM = 8  # bytes of float64

@@ -34,10 +34,10 @@ from sklearn.kernel_approximation import Nystroem
 from kernelsieve import FourierFeatures
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
+from kernelsieve.engine.space import MonomialSpace
 from kernelsieve.kernels import Gaussian
-from kernelsieve.sampling.frame import Frame
-from kernelsieve.sampling.multisets import Multisets
-from kernelsieve.sampling.space import MonomialSpace
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.multisets import Multisets
 
 DIMENSION = 20.0
 BATCH = 16_384  # of draws of which leverage sampling accepts some

@@ -27,8 +27,9 @@ settings.load_profile("kernelsieve")
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small subsamples, so that a few thousand rows are many."""
+    from kernelsieve.engine import space
     from kernelsieve.features import _sampled, adaptive
-    from kernelsieve.sampling import frame, space
+    from kernelsieve.products import frame
 
     monkeypatch.setattr(space, "PROPOSAL_ROWS", 400)
     monkeypatch.setattr(space, "PROPOSAL_ENTRIES", 2**14)

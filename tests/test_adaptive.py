@@ -40,7 +40,7 @@ from test_row_norm import (
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Polynomial
-from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sources.keyed import keyed_rows
 
 Array = Any
 

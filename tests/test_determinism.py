@@ -20,9 +20,10 @@ import pytest
 from hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
 
 import kernelsieve
-from kernelsieve import _moments, _source
 from kernelsieve.features import _base, _sampled, fourier, maclaurin, nystrom, oblivious
-from kernelsieve.sampling import product_features
+from kernelsieve.products import product_features
+from kernelsieve.sources import base as _source
+from kernelsieve.sources import moments as _moments
 
 N_THREADS = 8
 # Several blocks of rows for every map and model, and a ragged last one.

@@ -12,8 +12,7 @@ from scipy.linalg import hadamard
 from scipy.optimize import brentq
 
 from kernelsieve._native.lanes import LANES
-from kernelsieve.kernels import Gaussian, Laplacian, Matern
-from kernelsieve.sampling.frequencies import (
+from kernelsieve.features.frequencies import (
     HIGHEST,
     SMALLEST_BLOCK,
     StructuredFrequencies,
@@ -22,6 +21,7 @@ from kernelsieve.sampling.frequencies import (
     plain_frequencies,
     structured_frequencies,
 )
+from kernelsieve.kernels import Gaussian, Laplacian, Matern
 
 Array = Any
 

@@ -17,39 +17,31 @@ PACKAGE = "kernelsieve"
 SOURCE = Path(kernelsieve.__file__).parent
 
 # Private helpers, lowest first: each may use those before it, and every part above may use all.
-HELPERS = (
-    "_files",
-    "_progress",
-    "_random",
-    "_memory",
-    "_linalg",
-    "_parallel",
-    "_validation",
-    "_source",
-    "_stream",
-    "_targets",
-    "_moments",
-    "_gram",
-    "_series",
-)
+HELPERS = ("_files", "_progress", "_random", "_memory", "_parallel", "_validation")
+# Rooms, lowest first: what a part may use of those below it. PRODUCTS is the walk of a row.
 BASE = {"_native", *HELPERS}
+DATA = BASE | {"sources", "linalg"}
+KERNELS = DATA | {"kernels", "sketches"}
+PRODUCTS = KERNELS | {"products", "engine"}
+ESTIMATORS = PRODUCTS | {"paper", "diagnostics", "features"}
 EVERYTHING = {"*"}
 
 MAY_USE: dict[str, set[str]] = {
     "_native": set(),
     **{helper: {"_native", *HELPERS[:i]} for i, helper in enumerate(HELPERS)},
-    "kernels": BASE,
+    "sources": BASE,
+    "linalg": BASE | {"sources"},
+    "kernels": DATA,
     "sketches": BASE,
-    "sampling": BASE | {"kernels", "sketches"},
-    "diagnostics": BASE | {"kernels"},
-    "features": BASE | {"kernels", "sketches", "sampling", "diagnostics"},
-    "sources": set(HELPERS),
-    "models": BASE | {"kernels", "sampling", "diagnostics", "features"},
-    "tables": BASE | {"kernels", "diagnostics", "features", "models"},
-    "persistence": BASE
-    | {"kernels", "sketches", "sampling", "diagnostics", "features", "models", "tables"}
-    | {"__init__"},  # for the version
-    "plots": BASE | {"kernels", "diagnostics", "features", "models"},
+    "products": DATA | {"kernels"},
+    "engine": DATA | {"kernels", "products"},
+    "paper": PRODUCTS,
+    "diagnostics": DATA | {"kernels"},
+    "features": PRODUCTS | {"paper", "diagnostics"},
+    "models": ESTIMATORS,
+    "tables": ESTIMATORS | {"models"},
+    "persistence": ESTIMATORS | {"models", "tables", "__init__"},  # __init__ for the version
+    "plots": ESTIMATORS | {"models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,

@@ -14,15 +14,16 @@ from battery import points, sparse_points
 from scipy import stats
 from scipy.optimize import brentq
 
-from kernelsieve.kernels import DotProduct, Gaussian, Pairwise, Polynomial
-from kernelsieve.sampling import landmarks, whitening
-from kernelsieve.sampling.recursive_leverage_landmarks import (
+from kernelsieve.engine.thinning import capped_proportional
+from kernelsieve.features import landmarks
+from kernelsieve.features.recursive_leverage import (
     WeightedRows,
     leverage_scores,
     recursive_leverage_scores,
 )
-from kernelsieve.sampling.rpcholesky import accept, rpcholesky_pivots
-from kernelsieve.sampling.thinning import capped_proportional
+from kernelsieve.features.rpcholesky import accept, rpcholesky_pivots
+from kernelsieve.kernels import DotProduct, Gaussian, Pairwise, Polynomial
+from kernelsieve.linalg import whitening
 
 
 def uneven(n: int = 1000, d: int = 4, seed: int = 0) -> Any:

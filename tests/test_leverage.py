@@ -21,12 +21,12 @@ from test_row_norm import (
 )
 
 from kernelsieve import AdaptiveFeatures
+from kernelsieve.engine.anchors import Anchors, make_anchors
+from kernelsieve.engine.space import MonomialSpace, Pool
 from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Kernel, Polynomial
-from kernelsieve.sampling.anchors import Anchors, make_anchors
-from kernelsieve.sampling.frame import Frame
-from kernelsieve.sampling.leverage import leverage_pool
-from kernelsieve.sampling.space import MonomialSpace, Pool
+from kernelsieve.paper.leverage import leverage_pool
+from kernelsieve.products.frame import Frame
 
 Array = Any
 

@@ -15,20 +15,20 @@ from test_sampling import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
 from kernelsieve._native.mercer import count_cells, damped_powers
+from kernelsieve.engine import space
+from kernelsieve.engine.mercer_proposal import MercerProposal
+from kernelsieve.engine.space import MercerSpace
 from kernelsieve.kernels import Gaussian
-from kernelsieve.sampling import space
-from kernelsieve.sampling.frame import Frame
-from kernelsieve.sampling.keyed import keyed_rows
-from kernelsieve.sampling.mercer_basis import (
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.mercer_basis import (
     MOMENT_CELLS,
     CoordinateBasis,
     MercerBasis,
     adapted_basis,
 )
-from kernelsieve.sampling.mercer_proposal import MercerProposal
-from kernelsieve.sampling.multisets import Multisets
-from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.space import MercerSpace
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.keyed import keyed_rows
 
 Array = Any
 

@@ -34,8 +34,8 @@ from kernelsieve import (
     explain,
 )
 from kernelsieve.kernels import Gaussian, Polynomial
+from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models import kernel_ridge, unsupervised
-from kernelsieve.models._linear import NormalEquations
 
 KERNEL = Polynomial(degree=3, gamma=0.3, coef0=1.0)
 ALL = RowNormFeatures(100, kernel=KERNEL, rotate=False)  # 4 columns: all 35 monomials

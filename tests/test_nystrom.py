@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from kernelsieve import KernelRidge, NystromFeatures
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.kernels import Exponential, Gaussian, Laplacian, Matern, Pairwise, resolve_kernel
-from kernelsieve.sampling.whitening import whitening_of
+from kernelsieve.linalg.whitening import whitening_of
 
 CHOICES = ("uniform", "leverage", "rpcholesky", "kmeans")
 

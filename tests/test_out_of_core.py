@@ -30,8 +30,8 @@ from kernelsieve import (
     RowNormFeatures,
     explain,
 )
+from kernelsieve.engine import space
 from kernelsieve.models import kernel_ridge, unsupervised
-from kernelsieve.sampling import space
 from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource
 
 Array = NDArray[Any]

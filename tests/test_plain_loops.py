@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numba import config
 
 import kernelsieve as ks
-from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sources.keyed import keyed_rows
 
 Features = Callable[[], Any]
 

@@ -17,13 +17,13 @@ from test_row_norm import gram_of
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian, InversePolynomial, Polynomial
-from kernelsieve.sampling import (
+from kernelsieve.paper import (
     SamplerParameters,
     recursion,
     recursive_leverage_sampling,
     sample_size,
 )
-from kernelsieve.sampling.recursion import RecursiveSample, halvings
+from kernelsieve.paper.recursion import RecursiveSample, halvings
 
 Array = Any
 

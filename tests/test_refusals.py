@@ -12,11 +12,11 @@ from scipy.linalg import LinAlgError
 
 import kernelsieve as ks
 from kernelsieve import kernels
-from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._parallel import thread_count
 from kernelsieve._progress import track
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
+from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.sketches import TensorSketch
 from kernelsieve.sources import BlockSource, NpySource, SvmlightSource
 

@@ -24,6 +24,7 @@ from battery import (
 from sklearn.model_selection import GridSearchCV
 
 from kernelsieve import RowNormFeatures
+from kernelsieve.engine import distinct, space
 from kernelsieve.features import _sampled, adaptive, row_norm
 from kernelsieve.kernels import (
     DotProduct,
@@ -33,8 +34,8 @@ from kernelsieve.kernels import (
     Laplacian,
     Polynomial,
 )
-from kernelsieve.sampling import distinct, frame, space
-from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.products import frame
+from kernelsieve.sources.keyed import keyed_rows
 
 Array = Any
 

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from scipy.stats import chi2, chisquare, norm
 
 from kernelsieve._random import stream
-from kernelsieve._series import Series
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
@@ -20,11 +19,12 @@ from kernelsieve.kernels import (
     InversePolynomial,
     Polynomial,
 )
-from kernelsieve.sampling import RowSampler, SamplerParameters, sample_size
-from kernelsieve.sampling.inverse_root import explicit_inverse_root_vectors, inverse_root_vectors
-from kernelsieve.sampling.partition import Partition, shortened
-from kernelsieve.sampling.paths import PathSampler
-from kernelsieve.sampling.row_sampler import RowSample, unit_vectors
+from kernelsieve.kernels.series import Series
+from kernelsieve.linalg.inverse_root import explicit_inverse_root_vectors, inverse_root_vectors
+from kernelsieve.paper import RowSampler, SamplerParameters, sample_size
+from kernelsieve.paper.partition import Partition, shortened
+from kernelsieve.paper.paths import PathSampler
+from kernelsieve.paper.row_sampler import RowSample, unit_vectors
 from kernelsieve.sketches import PolySketch
 
 Array = Any

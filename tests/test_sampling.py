@@ -17,26 +17,27 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_row_norm import time_limit
 
-from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._native.row_norm import coordinate_words
-from kernelsieve._series import Series
-from kernelsieve._targets import MAX_CLASSES
+from kernelsieve.engine import distinct, space
+from kernelsieve.engine.anchors import lambda_for_dimension, make_anchors
+from kernelsieve.engine.distinct import draw_distinct
+from kernelsieve.engine.rank_conditioning import inclusion_probabilities, stopping_time
+from kernelsieve.engine.row_norm import RowNormProposal
+from kernelsieve.engine.space import MonomialSpace, Pool
+from kernelsieve.engine.thinning import capped_proportional, systematic_sample
+from kernelsieve.engine.two_phase import PoolScores, keep_probabilities, score_pool
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
-from kernelsieve.sampling import distinct, product_features, space
-from kernelsieve.sampling.anchors import lambda_for_dimension, make_anchors
-from kernelsieve.sampling.distinct import draw_distinct
-from kernelsieve.sampling.frame import Frame, principal_directions
-from kernelsieve.sampling.keyed import keyed_rows, row_hashes
-from kernelsieve.sampling.monomial_basis import MonomialBasis
-from kernelsieve.sampling.multisets import Multisets, all_of_degrees, count_of_degree
-from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.rank_conditioning import inclusion_probabilities, stopping_time
-from kernelsieve.sampling.row_norm import RowNormProposal
-from kernelsieve.sampling.space import MonomialSpace, Pool
-from kernelsieve.sampling.targets import target_columns
-from kernelsieve.sampling.thinning import capped_proportional, systematic_sample
-from kernelsieve.sampling.trie import Trie, build_trie
-from kernelsieve.sampling.two_phase import PoolScores, keep_probabilities, score_pool
+from kernelsieve.kernels.series import Series
+from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.products import product_features
+from kernelsieve.products.frame import Frame, principal_directions
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.trie import Trie, build_trie
+from kernelsieve.sources.keyed import keyed_rows, row_hashes
+from kernelsieve.sources.target_columns import target_columns
+from kernelsieve.sources.targets import MAX_CLASSES
 
 Array = Any
 Index = tuple[int, ...]

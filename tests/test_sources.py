@@ -21,10 +21,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures
-from kernelsieve._moments import Moments, moments
-from kernelsieve._series import Radii
-from kernelsieve._source import ArraySource, Part, Source, folds
-from kernelsieve._targets import TargetSummary
+from kernelsieve.kernels.series import Radii
 from kernelsieve.sources import (
     ArrowSource,
     BlockSource,
@@ -34,6 +31,9 @@ from kernelsieve.sources import (
     npy,
     svmlight,
 )
+from kernelsieve.sources.base import ArraySource, Part, Source, folds
+from kernelsieve.sources.moments import Moments, moments
+from kernelsieve.sources.targets import TargetSummary
 
 Array = NDArray[Any]
 

@@ -15,8 +15,8 @@ from kernelsieve.diagnostics._checks import (
     check_features,
     check_kernel_matrix,
     check_spectrum,
-    outer,
 )
+from kernelsieve.linalg.operators import outer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

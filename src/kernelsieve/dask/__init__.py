@@ -17,7 +17,7 @@ from kernelsieve.dask.models import (
     KernelRidgeClassifier,
     KernelRidgeCV,
 )
-from kernelsieve.dask.source import DaskSource
+from kernelsieve.sources.dask import DaskSource
 
 __all__ = [
     "AdaptiveFeatures",

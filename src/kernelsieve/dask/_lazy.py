@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread
-from kernelsieve.dask.source import DaskSource, as_array, column_names, is_dask
+from kernelsieve.sources.dask import DaskSource, as_array, column_names, is_dask
 
 
 class OnDask:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from kernelsieve import models
 from kernelsieve.dask._lazy import OnDask
-from kernelsieve.dask.source import is_dask
+from kernelsieve.sources.dask import is_dask
 
 
 class _DaskModel(OnDask):

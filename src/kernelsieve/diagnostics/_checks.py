@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
@@ -84,18 +83,6 @@ def check_vector(f: ArrayLike, n_rows: int) -> NDArray[np.float64]:
             f"data point"
         )
     return vector
-
-
-def outer(Z: Any, Y: Any) -> NDArray[np.float64]:
-    """Z Y^T as a dense matrix."""
-    product = Z @ Y.T
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
-
-
-def gram(Z: Any) -> NDArray[np.float64]:
-    """Z^T Z as a dense matrix."""
-    product = Z.T @ Z
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
 
 
 def _clipped(eigenvalues: NDArray[np.float64], K: ArrayLike) -> NDArray[np.float64]:

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import t as student
 
-from kernelsieve._linalg import dots, ratio
-from kernelsieve.diagnostics._operators import Array, GramOperator, NystromSketch
+from kernelsieve.linalg.operators import Array, GramOperator, NystromSketch
+from kernelsieve.linalg.solvers import dots, ratio
 
 Apply = Callable[[Array], Array]
 

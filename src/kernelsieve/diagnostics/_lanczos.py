@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelsieve._random import stream
-from kernelsieve.diagnostics._checks import outer
 from kernelsieve.diagnostics._iterative import Ritz, degrees_of_freedom, extreme_eigenvalues
-from kernelsieve.diagnostics._operators import Array, GramOperator, NystromSketch, Whitening
 from kernelsieve.diagnostics._problem import (
     CONFIDENCE,
     ROUNDING,
@@ -17,6 +15,7 @@ from kernelsieve.diagnostics._problem import (
     Problem,
     between,
 )
+from kernelsieve.linalg.operators import Array, GramOperator, NystromSketch, Whitening, outer
 
 SKETCH_RANK = 128  # about where multiplying with a block of K costs as much as evaluating it
 BLOCK_SIZE = 8

@@ -16,8 +16,6 @@ from scipy.stats import t as student
 
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral
-from kernelsieve.diagnostics._checks import outer
-from kernelsieve.diagnostics._operators import Array, diagonal, evaluate
 from kernelsieve.diagnostics._problem import (
     CONFIDENCE,
     Features,
@@ -25,6 +23,7 @@ from kernelsieve.diagnostics._problem import (
     Problem,
     between,
 )
+from kernelsieve.linalg.operators import Array, diagonal, evaluate, outer
 
 
 def statistical_dimension(problem: Problem, alpha: float, m: int, n_repeats: int) -> Measured:

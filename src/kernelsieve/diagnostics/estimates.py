@@ -9,7 +9,6 @@ from typing import Any
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import _lanczos, _subsample, spectral
 from kernelsieve.diagnostics._checks import check_alpha
-from kernelsieve.diagnostics._operators import KernelFunction
 from kernelsieve.diagnostics._problem import (
     ROUNDING,
     Features,
@@ -17,6 +16,7 @@ from kernelsieve.diagnostics._problem import (
     Problem,
     check_problem,
 )
+from kernelsieve.linalg.operators import KernelFunction
 
 METHODS = ("auto", "lanczos", "subsample")
 LANCZOS_ROWS = 50_000  # above this a pass over all pairs of rows takes longer than ten seconds

@@ -17,9 +17,9 @@ from kernelsieve.diagnostics._checks import (
     check_features,
     check_variance,
     check_vector,
-    gram,
 )
 from kernelsieve.diagnostics.spectral import SpectralEpsilon
+from kernelsieve.linalg.operators import gram
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve._memory import check_memory
-from kernelsieve._moments import squared_norms
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import stream
-from kernelsieve._series import Series
 from kernelsieve._validation import check_positive
 from kernelsieve.features._base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
+from kernelsieve.kernels.series import Series
+from kernelsieve.sources.moments import squared_norms
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 MASS_ROWS = 4096

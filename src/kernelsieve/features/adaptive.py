@@ -8,22 +8,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._moments import target_summary
 from kernelsieve._random import stream
-from kernelsieve._source import Block, Source
-from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
-from kernelsieve.sampling.anchors import (
+from kernelsieve.engine.anchors import (
     Anchors,
     lambda_for_dimension,
     make_anchors,
 )
-from kernelsieve.sampling.keyed import keyed_rows
-from kernelsieve.sampling.leverage import leverage_pool
-from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.recursion import recursive_leverage_sampling
-from kernelsieve.sampling.space import MonomialSpace, Pool, Space
-from kernelsieve.sampling.targets import checked_targets
-from kernelsieve.sampling.two_phase import keep_probabilities, score_pool, thin_pool
+from kernelsieve.engine.space import MonomialSpace, Pool, Space
+from kernelsieve.engine.two_phase import keep_probabilities, score_pool, thin_pool
+from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
+from kernelsieve.paper.leverage import leverage_pool
+from kernelsieve.paper.recursion import recursive_leverage_sampling
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.sources.moments import target_summary
+from kernelsieve.sources.target_columns import checked_targets
 
 POOL_FACTOR = 12
 MAX_DRAWS = 2_000_000

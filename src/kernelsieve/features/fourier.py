@@ -14,17 +14,17 @@ from kernelsieve._memory import check_matrix
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
-from kernelsieve._source import Block, Source
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features._base import FeatureMap
-from kernelsieve.kernels import Gaussian, Laplacian, Matern
-from kernelsieve.sampling.frequencies import (
+from kernelsieve.features.frequencies import (
     StructuredFrequencies,
     modified_frequencies,
     orthogonal_frequencies,
     plain_frequencies,
     structured_frequencies,
 )
+from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.sources.base import Block, Source
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
 BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
 from kernelsieve.features._series_rows import Block, SeriesFeatures, SeriesRows, degree_masses
-from kernelsieve.sampling.keyed import keyed_rows
+from kernelsieve.sources.keyed import keyed_rows
 
 CHUNK = 64  # features whose signs are held at a time
 PAIR_ROWS = 256

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._memory import check_square
-from kernelsieve._source import Source
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.features._base import FeatureMap
-from kernelsieve.sampling.landmarks import (
+from kernelsieve.features.landmarks import (
     kmeans_centres,
     leverage_landmarks,
     rpcholesky_landmarks,
     uniform_landmarks,
 )
-from kernelsieve.sampling.whitening import independent_landmarks, times_upper, whitening_of
+from kernelsieve.linalg.whitening import independent_landmarks, times_upper, whitening_of
+from kernelsieve.sources.base import Source
 
 ROWS = {
     "uniform": uniform_landmarks,

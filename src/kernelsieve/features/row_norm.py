@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelsieve._random import stream
-from kernelsieve._source import Source
+from kernelsieve.engine.space import MonomialSpace, Space
 from kernelsieve.features._sampled import SampledFeatures
-from kernelsieve.sampling.parameters import SamplerParameters
-from kernelsieve.sampling.product_features import ProductFeatures
-from kernelsieve.sampling.row_sampler import RowSampler
-from kernelsieve.sampling.space import MonomialSpace, Space
+from kernelsieve.paper.parameters import SamplerParameters
+from kernelsieve.paper.row_sampler import RowSampler
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.base import Source
 
 MAX_DRAWS = 2_000_000
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._moments import squared_norms
-from kernelsieve._series import Radii, Series, truncation_degree
-from kernelsieve._source import Source, as_source
 from kernelsieve._validation import check_choice, check_points
+from kernelsieve.kernels.series import Radii, Series, truncation_degree
+from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.moments import squared_norms
 
 MAX_DEGREE = 256
 

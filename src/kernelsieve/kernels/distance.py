@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, kve
 
-from kernelsieve._gram import distances, manhattan
-from kernelsieve._moments import column_means
-from kernelsieve._source import Source
 from kernelsieve._validation import check_points, check_positive
 from kernelsieve.kernels.base import Kernel, SeriesKernel
+from kernelsieve.kernels.gram import distances, manhattan
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.moments import column_means
 
 
 @dataclass(frozen=True)

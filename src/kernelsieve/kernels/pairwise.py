@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils.validation import check_non_negative
 
-from kernelsieve._gram import empty_gram
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._validation import check_points
 from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.gram import empty_gram
 
 BLOCK_ROWS = 256
 DIAGONAL_ROWS = 16

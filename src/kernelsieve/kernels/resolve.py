@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelsieve._moments import moments
-from kernelsieve._source import Source
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.distance import Gaussian, Laplacian, Matern
@@ -19,6 +17,8 @@ from kernelsieve.kernels.dot_product import (
     Polynomial,
 )
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.moments import moments
 
 NAMES = {
     "gaussian": lambda gamma, degree, coef0: Gaussian(gamma),

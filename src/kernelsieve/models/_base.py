@@ -8,16 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import _check_sample_weight
 
 from kernelsieve._memory import check_square
-from kernelsieve._moments import moments
 from kernelsieve._parallel import thread_count
-from kernelsieve._source import ArraySource, Block, Source, as_source, check_source, recoded
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source, check_source, recoded
+from kernelsieve.sources.moments import moments
 
 LARGEST_SCALE_RATIO = 1e3
 NAMED_COLUMNS = 5
@@ -194,3 +195,26 @@ def warn_if_scales_differ(rows: Source, names: Any) -> None:
 
 def _name(names: Any, i: int) -> str:
     return f"column {i}" if names is None else repr(str(names[i]))
+
+
+def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
+    """The map's mixing, where it is as well applied to the sums as to every row.
+
+    A fused Nystrom ridge never whitens a row. Sums are in float64, whose rounding the whitening of
+    float32 features, bounded by *their* rounding, does not bring to light; that of float64 would.
+    """
+    return features._mixing if np.dtype(dtype) == np.float32 else None
+
+
+def float32_products_suffice(features: FeatureMap, rows: Source, alpha: float) -> bool:
+    """Whether rounding in float32 block products stays far below alpha.
+
+    The error of a sum of n products of float32 numbers grows like eps sqrt(n) times their size,
+    and alpha is what keeps the solve from seeing it.
+    """
+    if rows.dtype != np.float32:
+        return False
+    Z = features._transform_block(rows.head(256).X)
+    squares = Z.multiply(Z).sum() if sp.issparse(Z) else np.sum(np.square(Z, dtype=np.float64))
+    rounding = np.finfo(np.float32).eps * np.sqrt(rows.shape[0]) * float(squares) / Z.shape[0]
+    return bool(alpha >= 50.0 * rounding)

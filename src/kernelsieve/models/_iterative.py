@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from kernelsieve._linalg import Solution, conjugate_gradients, regularised_cholesky
-from kernelsieve._source import Block, Source
-from kernelsieve.diagnostics._operators import GramOperator, NystromSketch
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.operators import GramOperator, NystromSketch
+from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
 from kernelsieve.models._base import times
-from kernelsieve.models._linear import NormalEquations
+from kernelsieve.sources.base import Block, Source
 
 SKETCH_SIZE = 256  # test vectors of the preconditioner for many features
 KEPT_BYTES = 2**31  # features are kept when they fit, and made again for every pass when not

@@ -14,11 +14,11 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelsieve._source import ArraySource, Block, Source, as_source, recoded
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source, recoded
 
 CALIBRATION_ROWS = 20_000
 LARGEST_SQUARE = 1e120  # of a feature times C: gradients of liblinear are squared once more

@@ -11,13 +11,13 @@ from scipy.linalg import solve_triangular, svd
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._linalg import regularised_cholesky
 from kernelsieve._parallel import map_row_blocks, one_thread
-from kernelsieve._source import ArraySource, Block, Source
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.models._base import FeatureModel, finite, times
-from kernelsieve.models._linear import NormalEquations
+from kernelsieve.sources.base import ArraySource, Block, Source
 
 
 class KernelCCA(TransformerMixin, FeatureModel):

@@ -14,20 +14,25 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import one_thread
 from kernelsieve._random import root_seed, stream
-from kernelsieve._source import ArraySource, Source, as_source
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import FeatureModel, columns_of, finite, times
-from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
-from kernelsieve.models._linear import (
+from kernelsieve.linalg.normal_equations import (
     NormalEquations,
     RidgeSolution,
-    float32_products_suffice,
-    mixing_of,
     solve_dual_ridge,
     solve_ridge,
 )
+from kernelsieve.models._base import (
+    FeatureModel,
+    columns_of,
+    finite,
+    float32_products_suffice,
+    mixing_of,
+    times,
+)
+from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
+from kernelsieve.sources.base import ArraySource, Source, as_source
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000

@@ -13,12 +13,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._progress import track
-from kernelsieve._source import ArraySource, Block, Source, as_source, folds
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.normal_equations import Centred
 from kernelsieve.models._base import FeatureModel, columns_of
-from kernelsieve.models._linear import Centred
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source, folds
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.lanes import LANES
 from kernelsieve._random import stream
-from kernelsieve._series import Series
 from kernelsieve.features import (
     AutoFeatures,
     FeatureMap,
@@ -22,13 +21,14 @@ from kernelsieve.features import (
 from kernelsieve.features._power_tree import LEAF_SPARSITY
 from kernelsieve.features._series_rows import Block, SeriesFeatures, monomial_count
 from kernelsieve.features.auto import Trial
+from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.features.oblivious import SampledGaussianMatrix
 from kernelsieve.kernels import Kernel
+from kernelsieve.kernels.series import Series
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
 from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import FLOATS, Fields, check_array, wrong
 from kernelsieve.persistence._sampled import FLOAT64, INT64, read_coefficients
-from kernelsieve.sampling.frequencies import StructuredFrequencies
 from kernelsieve.sketches._base import power_of_two
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.srht import SampledSRHT

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.normal_equations import NormalEquations, RidgeSolution
 from kernelsieve.models import (
     KernelCCA,
     KernelKMeans,
@@ -19,7 +20,6 @@ from kernelsieve.models import (
     KernelRidgeCV,
     KernelSVC,
 )
-from kernelsieve.models._linear import NormalEquations, RidgeSolution
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
 from kernelsieve.persistence._nodes import FLOATS, Fields, wrong
 from kernelsieve.persistence._sampled import FLOAT64

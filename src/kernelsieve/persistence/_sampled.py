@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._series import Series
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.features import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.base import MAX_DEGREE
+from kernelsieve.kernels.series import Series
 from kernelsieve.persistence._estimators import Estimator
 from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import Fields, wrong
-from kernelsieve.sampling.frame import Frame
-from kernelsieve.sampling.mercer_basis import MAX_ORDERS, MercerBasis
-from kernelsieve.sampling.monomial_basis import MonomialBasis
-from kernelsieve.sampling.multisets import Multisets
-from kernelsieve.sampling.product_features import ProductFeatures
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.mercer_basis import MAX_ORDERS, MercerBasis
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import ProductFeatures
 
 # The tree is built from a table with a line for each product that is as wide as the longest one.
 TABLE_ENTRIES = 2**22

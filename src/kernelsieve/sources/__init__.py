@@ -3,8 +3,8 @@
 A source is read in a few passes, block by block; see ``docs/out-of-core.md``.
 """
 
-from kernelsieve._source import Source
 from kernelsieve.sources.arrow import ArrowSource
+from kernelsieve.sources.base import Source
 from kernelsieve.sources.blocks import BlockSource
 from kernelsieve.sources.npy import NpySource
 from kernelsieve.sources.svmlight import SvmlightSource

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._stream import StreamSource
+from kernelsieve.sources.stream import StreamSource
 
 BATCH_ROWS = 2**16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
-from kernelsieve._stream import StreamSource
+from kernelsieve.sources.stream import StreamSource
 
 
 class BlockSource(StreamSource):

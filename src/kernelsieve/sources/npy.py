@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._source import Block
-from kernelsieve._stream import StreamSource
+from kernelsieve.sources.base import Block
+from kernelsieve.sources.stream import StreamSource
 
 BLOCK_BYTES = 2**25
 

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._progress import track_rows
-from kernelsieve._source import Block
-from kernelsieve._stream import StreamSource, check_finite
 from kernelsieve._validation import canonical_rows, check_choice
+from kernelsieve.sources.base import Block
+from kernelsieve.sources.stream import StreamSource, check_finite
 
 TEXT_BYTES = 2**25  # of text that are parsed at once
 BLOCK_ENTRIES = 2**22

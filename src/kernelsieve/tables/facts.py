@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
 from kernelsieve._random import root_seed, stream
-from kernelsieve._series import SeriesTooLongError
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
 from kernelsieve.features._sampled import SampledFeatures
 from kernelsieve.features._series_rows import degree_masses
 from kernelsieve.kernels import SeriesKernel
+from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.models import KernelRidge
 from kernelsieve.models.explain import Explanation, explain
 from kernelsieve.tables.encoder import TableEncoder

@@ -1,0 +1,1 @@
+"""How product features are chosen: proposals, distinct draws, weights, anchors, scores."""

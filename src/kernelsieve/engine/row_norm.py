@@ -1,0 +1,155 @@
+"""The exact row-norm distribution of monomials, drawn without any sketch (DESIGN 4.2).
+
+P_m is proportional to the squared norm of feature m over the proposal rows: pick a row by its mass,
+a degree, then coordinates one by one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from kernelsieve._native.row_norm import draw_monomials
+from kernelsieve.engine.distinct import Draws, write_draws
+from kernelsieve.kernels.series import Series
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.moments import squared_norms
+
+
+class RowNormProposal:
+    """Monomials of degree >= ``lowest``, in proportion to their squared norm over some rows.
+
+    Parameters
+    ----------
+    series, frame
+        The kernel's series and the coordinates of its points.
+    rows : {ndarray, CSR} of shape (n_rows, d)
+        The proposal rows.
+    lowest : int
+        Smaller degrees are taken whole by the caller.
+    spread : ndarray of shape (n_coordinates,) or None
+        Root mean squares of the coordinates over *all* rows. They make one more row, with a share
+        of the draws, so that features which vanish on the proposal rows are still drawn.
+    share : float
+        That share.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        frame: Frame,
+        rows: Any,
+        lowest: int,
+        spread: NDArray[np.float64] | None = None,
+        share: float = 0.0,
+    ) -> None:
+        self.series, self.rows, self.lowest = series, rows, lowest
+        self.spread = spread
+        self._store(rows, frame)
+        squared = self._squared_radius(frame)
+        with np.errstate(divide="ignore"):
+            self.log_radius = np.log(squared)
+        self.log_amplitude = series.log_amplitude(squared)
+        scales = 2.0 * series.log_degree_scales(squared)[:, lowest:]
+        self.log_mass = logsumexp(scales, axis=1)
+        self.log_weight = np.zeros(len(squared))
+        rows_total = float(logsumexp(self.log_mass[: rows.shape[0]]))
+        self.log_total = rows_total
+        if spread is not None and rows_total == -np.inf:
+            self.log_total = float(self.log_mass[-1])  # only the added row has anything to draw
+        elif spread is not None and self.log_mass[-1] > -np.inf:
+            # The added row weighs so much that it receives its share of the draws.
+            log_odds = np.log(share) - np.log1p(-share)
+            self.log_weight[-1] = log_odds + rows_total - self.log_mass[-1]
+            self.log_total = rows_total - float(np.log1p(-share))
+        if self.is_empty:
+            return
+        probabilities = np.exp(self.log_mass + self.log_weight - self.log_total)
+        self._cumulative = np.cumsum(probabilities)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no feature is left to draw."""
+        return self.log_total == -np.inf
+
+    def _store(self, rows: Any, frame: Frame) -> None:
+        """Points as the native arrays of CSR rows; dense ones have no index pointer."""
+        self._running = np.empty(0)
+        if sp.issparse(rows):  # as they are: a copy only to scale them would double the memory
+            self._data, self._indices, self._indptr = rows.data, rows.indices, rows.indptr
+            self._scale = frame.scale
+            if self.spread is not None:
+                self._add_sparse_row(self.spread)
+            return
+        points = frame.points(rows)
+        if self.spread is not None:
+            points = np.vstack([points, self.spread[None].astype(points.dtype)])
+        self._data = np.ascontiguousarray(points).ravel()
+        self._indices = np.arange(points.shape[1])
+        self._indptr = np.empty(0, dtype=np.int64)
+        self._scale = 1.0
+
+    def _add_sparse_row(self, spread: NDArray[np.float64]) -> None:
+        columns = np.flatnonzero(spread > 0)
+        values = (spread[columns] / self._scale).astype(self._data.dtype)
+        self._data = np.concatenate([self._data, values])
+        self._indices = np.concatenate([self._indices, columns.astype(self._indices.dtype)])
+        self._indptr = np.append(self._indptr, self._indptr.dtype.type(len(self._data)))
+        self._running = np.cumsum(spread[columns] ** 2)
+
+    def _squared_radius(self, frame: Frame) -> NDArray[np.float64]:
+        """|x'|^2 of the proposal rows, and of the added one."""
+        if sp.issparse(self.rows):
+            radii = frame.squared_radius(self.rows)
+            return radii if self.spread is None else np.append(radii, np.sum(self.spread**2))
+        return squared_norms(self._data.reshape(-1, len(self._indices)))
+
+    def draw(self, size: int, rng: np.random.Generator) -> Draws:
+        """``size`` draws as (hashes, ends, coordinates, orders)."""
+        cumulative = self._cumulative
+        rows = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+        rows = np.minimum(rows, len(cumulative) - 1)
+        write = partial(
+            draw_monomials,
+            self._data,
+            self._indices,
+            self._indptr,
+            self._scale,
+            self._running,
+            rows,
+            self.log_radius,
+            self.log_mass,
+            self.log_amplitude,
+            self.series.log_coefficients,
+            self.lowest,
+        )
+        return write_draws(size, rng, write, self.series.degree)
+
+    def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
+        """P_m of unweighted ``features`` under one draw, by column."""
+        squares = features.squared_norms(self.rows, n_jobs)
+        with np.errstate(divide="ignore"):  # features and their total may both be next to 0
+            probabilities = np.exp(np.log(squares) - self.log_total)
+        if self.spread is not None:
+            log_added = self._log_square_at_spread(features.multisets)
+            probabilities += np.exp(log_added + self.log_weight[-1] - self.log_total)
+        return probabilities
+
+    def _log_square_at_spread(self, multisets: Multisets) -> NDArray[np.float64]:
+        """log phi_m^2 at the added row."""
+        assert self.spread is not None
+        with np.errstate(divide="ignore"):
+            log_spread = np.log(self.spread)
+        k = multisets.orders
+        atoms = 2.0 * k * log_spread[multisets.coordinates] - gammaln(k + 1.0)
+        products = np.bincount(multisets.owners, weights=atoms, minlength=len(multisets))
+        degrees = multisets.degrees()
+        scales = self.series.log_coefficients[degrees] + gammaln(degrees + 1.0)
+        return products + scales + 2.0 * self.log_amplitude[-1]

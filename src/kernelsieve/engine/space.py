@@ -1,0 +1,294 @@
+"""Where features are drawn: a frame, a basis, and the rows that the draws come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._native.mercer import count_cells
+from kernelsieve._native.supports import list_nonzero
+from kernelsieve.engine.distinct import draw_distinct
+from kernelsieve.engine.mercer_proposal import MercerProposal
+from kernelsieve.engine.rank_conditioning import inclusion_probabilities
+from kernelsieve.engine.row_norm import RowNormProposal
+from kernelsieve.kernels.series import Series
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.mercer_basis import MOMENT_CELLS, MercerBasis
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.base import Block, Source, as_source
+from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.sources.moments import moments
+
+PROPOSAL_ROWS = 8192  # dense rows that draws come from
+SPARSE_PROPOSAL_ENTRIES = 2**24  # of the sparse rows that draws come from: mostly all of them
+PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
+MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
+MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
+HISTOGRAM_ROWS = 8192
+SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Distinct unweighted features, as drawn.
+
+    Attributes
+    ----------
+    features : ProductFeatures
+    inclusion : ndarray of shape (pool,)
+        The probability that each was drawn, or the inverse of a random weight of expectation 1.
+    norms : ndarray of shape (pool,)
+        Its squared norm on the data, up to a common factor: positive for every feature.
+    complete : bool
+        Whether these are all the features there are.
+    """
+
+    features: ProductFeatures
+    inclusion: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    complete: bool
+
+
+class Space(ABC):
+    """A frame and a basis for given data, and the row-norm distribution in them."""
+
+    frame: Frame
+    sparse: bool
+
+    @abstractmethod
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        """The product features with these names and weights."""
+
+    @abstractmethod
+    def proposal(self, lowest: int) -> Any:
+        """The row-norm distribution of the features of degree >= lowest."""
+
+    @abstractmethod
+    def all_features(self, budget: int) -> Multisets | None:
+        """Every feature that is not zero, if they are at most ``budget``."""
+
+    @abstractmethod
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        """The low degrees that fit the budget, and the first degree left to draw."""
+
+    def draw(
+        self, n_components: int, horizon: float, seed: int, n_jobs: int | None, budget: int
+    ) -> Pool:
+        """Distinct features with their inclusion probabilities, low degrees whole.
+
+        ``budget`` bounds how many of them the whole degrees may take.
+        """
+        everything = self.all_features(n_components)
+        if everything is not None:
+            return self.whole_pool(everything, n_jobs)
+        whole, lowest = self.whole_degrees(budget)
+        proposal = self.proposal(lowest)
+        if proposal.is_empty:
+            return self.whole_pool(whole, n_jobs)
+        drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
+        features = self.features(
+            Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
+        )
+        probabilities = proposal.probabilities(features, n_jobs)
+        inclusion = inclusion_probabilities(probabilities, tau)
+        inclusion[features.multisets.degrees() < lowest] = 1.0
+        with np.errstate(divide="ignore"):
+            return self.without_vanished(features, 1.0 / inclusion, probabilities)
+
+    def whole_pool(self, multisets: Multisets, n_jobs: int | None) -> Pool:
+        """All of these features, each with certainty."""
+        ones = np.ones(len(multisets))
+        features, proposal = self.features(multisets, ones), self.proposal(0)
+        norms = ones if proposal.is_empty else proposal.probabilities(features, n_jobs)
+        return Pool(features, ones, norms, complete=True)
+
+    def without_vanished(
+        self,
+        features: ProductFeatures,
+        weights: NDArray[np.float64],
+        norms: NDArray[np.float64],
+    ) -> Pool:
+        """A pool of the features that do not underflow to 0 on all rows.
+
+        Those of an outlier in many columns do. ``weights`` are the inverse inclusion probabilities.
+        """
+        kept = np.flatnonzero((weights > 0) & np.isfinite(weights) & (norms > 0))
+        if len(kept) < len(features):
+            features = self.features(features.multisets.take(kept), np.ones(len(kept)))
+            kept = kept[features.trie.order]
+        return Pool(features, 1.0 / weights[kept], norms[kept], complete=False)
+
+    def captured_trace(self, n_components: int, seed: int, n_jobs: int | None) -> float:
+        """The share of the kernel's trace that the first distinct row-norm draws hold."""
+        proposal = self.proposal(0)
+        if proposal.is_empty:
+            return 0.0
+        drawn, _ = draw_distinct(proposal, n_components, 40.0 * n_components, seed, n_jobs)
+        features = self.features(drawn, np.ones(len(drawn)))
+        return float(proposal.probabilities(features, n_jobs).sum())
+
+
+class MonomialSpace(Space):
+    """Monomials of a kernel's Taylor series."""
+
+    def __init__(self, series: Series, frame: Frame, X: Any, seed: int) -> None:
+        self.series, self.frame = series, frame
+        source = as_source(X)
+        self.sparse = source.sparse
+        self.n_rows = source.shape[0]
+        self.rows = source[proposal_rows(source, seed)]
+        assert frame.spread is not None
+        self.live = np.flatnonzero(frame.spread > 0)  # a coordinate that is 0 makes no feature
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        basis = MonomialBasis(self.series)
+        return ProductFeatures(self.frame, basis, multisets, weights, sparse=self.sparse)
+
+    def proposal(self, lowest: int) -> RowNormProposal:
+        if self.rows.shape[0] == self.n_rows:
+            return RowNormProposal(self.series, self.frame, self.rows, lowest)
+        return RowNormProposal(
+            self.series, self.frame, self.rows, lowest, self.frame.spread, SPREAD_SHARE
+        )
+
+    def all_features(self, budget: int) -> Multisets | None:
+        degrees = self._degrees()
+        if sum(count_of_degree(len(self.live), w) for w in degrees) <= budget:
+            return all_of_degrees(self.live, degrees)
+        return self._all_nonzero(budget) if self.sparse else None
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        fitting = []
+        for degree in self._degrees():
+            budget -= count_of_degree(len(self.live), degree)
+            if budget < 0:
+                break
+            fitting.append(degree)
+        return all_of_degrees(self.live, fitting), self._degrees()[len(fitting)]
+
+    def _degrees(self) -> list[int]:
+        """The degrees that the series has."""
+        return [int(w) for w in np.flatnonzero(self.series.log_coefficients > -np.inf)]
+
+    def _all_nonzero(self, budget: int) -> Multisets | None:
+        """The same, looking at the rows: on sparse ones most products are zero."""
+        wanted = self.series.log_coefficients > -np.inf
+        widest = int(np.diff(self.rows.indptr).max(initial=0))
+        each = sum(count_of_degree(widest, int(w)) for w in np.flatnonzero(wanted))
+        whole = self.rows.shape[0] == self.n_rows
+        if not whole or each > budget or each * self.n_rows > MAX_LISTED:
+            return None
+        constant = int(wanted[0])
+        limit = min(budget - constant, each * self.n_rows)
+        table = np.zeros(1 << int(np.ceil(np.log2(4 * limit + 16))), dtype=np.uint64)
+        ends = np.empty(limit, dtype=np.int64)
+        coordinates = np.empty(limit * len(wanted), dtype=np.int64)
+        orders = np.empty_like(coordinates)
+        found = list_nonzero(
+            self.rows.indptr, self.rows.indices, wanted, limit, table, ends, coordinates, orders
+        )
+        if found < 0:
+            return None
+        atoms = int(ends[found - 1]) if found else 0
+        listed = Multisets(ends[:found], coordinates[:atoms], orders[:atoms])
+        return Multisets.concatenate(Multisets.from_tuples([()] * constant), listed)
+
+
+class MercerSpace(Space):
+    """Products of adapted one-dimensional bases of the Gaussian kernel."""
+
+    sparse = False
+
+    def __init__(self, frame: Frame, X: Any, tol: float, seed: int) -> None:
+        self.frame = frame
+        source = as_source(X)
+        self.n_rows = source.shape[0]
+        low, high = _ranges(frame, source)
+        self.basis = MercerBasis.adapted(_histograms(frame, source, low, high), low, high, tol)
+        n_orders = int(self.basis.n_orders.sum())
+        size = max(1024, PROPOSAL_ENTRIES // n_orders)
+        self.rows = source[keyed_rows(self.n_rows, min(size, PROPOSAL_ROWS), seed, "proposal")]
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        basis = self.basis.restricted(multisets)
+        return ProductFeatures(self.frame, basis, multisets, weights, sparse=False)
+
+    def proposal(self, lowest: int) -> MercerProposal:
+        share = 0.0 if len(self.rows) == self.n_rows else SPREAD_SHARE
+        return MercerProposal(self.basis, self.frame, self.rows, lowest, share)
+
+    def all_features(self, budget: int) -> Multisets | None:
+        """All products of the orders that are kept: the rest is below the tolerance."""
+        if np.sum(np.log(self.basis.n_orders)) > np.log(budget):
+            return None
+        orders = np.stack(np.meshgrid(*map(np.arange, self.basis.n_orders), indexing="ij"))
+        return Multisets.from_table(orders.reshape(len(orders), -1).T)
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        d = len(self.basis.bases)
+        highest = int(np.sum(self.basis.n_orders - 1))
+        lowest = 0
+        while lowest < min(highest, MAX_WHOLE_ORDER):
+            budget -= count_of_degree(d, lowest)
+            if budget < 0:
+                break
+            lowest += 1
+        whole = all_of_degrees(np.arange(d), range(lowest))
+        kept = np.ones(len(whole), dtype=bool)
+        kept[whole.owners[whole.orders >= self.basis.n_orders[whole.coordinates]]] = False
+        return whole.take(np.flatnonzero(kept)), lowest
+
+
+def proposal_rows(source: Source, seed: int) -> NDArray[np.int64]:
+    """The rows that monomials are drawn from."""
+    n_rows = source.shape[0]
+    if not source.sparse:
+        return keyed_rows(n_rows, PROPOSAL_ROWS, seed, "proposal")
+    share = min(1.0, SPARSE_PROPOSAL_ENTRIES / max(1, moments(source).n_entries))
+    return keyed_rows(n_rows, int(np.ceil(share * n_rows)), seed, "proposal")
+
+
+@dataclass
+class _Ranges:
+    """The smallest and largest coordinates of rows."""
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    def __iadd__(self, other: _Ranges) -> _Ranges:
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        return self
+
+
+def _ranges(frame: Frame, source: Source) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The interval of every coordinate, over all rows."""
+    if frame.rotation is None:  # the columns are known already
+        known = moments(source)
+        return frame.points(known.low[None])[0], frame.points(known.high[None])[0]
+
+    def summary(block: Block) -> _Ranges:
+        points = frame.points(block.X)
+        return _Ranges(points.min(axis=0), points.max(axis=0))
+
+    found = source.reduce(summary, HISTOGRAM_ROWS)
+    return found.low, found.high
+
+
+def _histograms(
+    frame: Frame, source: Source, low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.int64]:
+    """How many rows have each coordinate in each of the cells that divide [low, high]."""
+
+    def summary(block: Block) -> NDArray[np.int64]:
+        counts = np.zeros((len(low), MOMENT_CELLS), dtype=np.int64)
+        count_cells(frame.points(block.X), low, high, counts)
+        return counts
+
+    return source.reduce(summary, HISTOGRAM_ROWS)

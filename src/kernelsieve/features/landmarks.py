@@ -1,0 +1,80 @@
+"""Choices of landmark rows for the Nystrom method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._random import stream
+from kernelsieve.engine.anchors import lambda_for_dimension
+from kernelsieve.engine.thinning import capped_proportional, systematic_sample
+from kernelsieve.features.recursive_leverage import recursive_leverage_scores
+from kernelsieve.features.rpcholesky import rpcholesky_pivots
+from kernelsieve.kernels import Kernel
+from kernelsieve.sources.keyed import keyed_rows
+
+FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS = 200, 1000
+SMALLEST_SAMPLE = 32
+
+
+def uniform_landmarks(
+    kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
+) -> NDArray[np.int64]:
+    """Rows without replacement, all alike."""
+    return keyed_rows(X.shape[0], size, seed, "landmarks")
+
+
+def leverage_landmarks(
+    kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
+) -> NDArray[np.int64]:
+    """Rows without replacement, in proportion to their ridge leverage scores.
+
+    At a ridge of alpha, or larger where alpha asks for more directions than ``size`` can show: the
+    statistical dimension is then a tenth of ``size``. Scores right up to a constant are enough, so
+    they come from samples of half the size.
+    """
+    ridge = max(alpha, lambda_for_landmarks(kernel, X, size, seed, n_jobs))
+    sample = max(SMALLEST_SAMPLE, size // 2)
+    scores = recursive_leverage_scores(kernel, X, ridge, sample, seed, n_jobs)
+    return systematic_sample(capped_proportional(scores, size), stream(seed, "landmarks"))
+
+
+def lambda_for_landmarks(kernel: Kernel, X: Any, size: int, seed: int, n_jobs: int | None) -> float:
+    """The lambda at which all rows have a statistical dimension of about size / 10."""
+    n_few = int(np.clip(2 * size, FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS))
+    few = keyed_rows(X.shape[0], n_few, seed, "dimension")
+    rows = X[few].astype(np.float64)
+    smaller = lambda_for_dimension(
+        kernel.between(rows, rows, n_jobs), size / 10, stream(seed, "probes")
+    )
+    return smaller * X.shape[0] / len(few)
+
+
+def rpcholesky_landmarks(
+    kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
+) -> NDArray[np.int64]:
+    """Rows drawn one after the other by what the earlier ones leave of k(x, x)."""
+    pivots = rpcholesky_pivots(kernel, X, size, seed, n_jobs)
+    return pivots if len(pivots) else np.zeros(1, dtype=np.int64)  # a kernel that is zero
+
+
+def kmeans_centres(X: Any, size: int, seed: int) -> NDArray[Any]:
+    """Centres of mini-batch k-means, which are not rows of X."""
+    if sp.issparse(X):
+        raise ValueError(
+            "landmarks='kmeans' needs dense rows, because its centres are dense: use 'uniform', "
+            "'leverage' or 'rpcholesky' for sparse X"
+        )
+    from sklearn.cluster import MiniBatchKMeans
+
+    state = int(stream(seed, "kmeans").integers(2**31))
+    kmeans = MiniBatchKMeans(size, n_init=1, compute_labels=False, random_state=state)
+    # Squared distances over- or underflow long before the rows do; a power of two rounds nothing.
+    bound = np.finfo(X.dtype).maxexp - 2
+    exponent = np.floor(np.log2(float(np.abs(X).max()) or 1.0))
+    unit = X.dtype.type(2.0 ** np.clip(exponent, -bound, bound))
+    centres: NDArray[Any] = kmeans.fit(X / unit).cluster_centers_
+    return centres.astype(X.dtype, copy=False) * unit

@@ -1,0 +1,136 @@
+"""Recursive ridge leverage scores of rows (Musco and Musco, 2017): no n x n matrix anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve._random import stream
+from kernelsieve.engine.thinning import capped_proportional, systematic_sample
+from kernelsieve.kernels import Kernel
+from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.whitening import inverse_of_lower, times_upper
+from kernelsieve.sources.keyed import row_hashes
+
+BLOCK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows that stand for more: each for 1 / probability like it.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+    probabilities : ndarray of float
+    """
+
+    rows: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+
+
+def recursive_leverage_scores(
+    kernel: Kernel, X: Any, lambda_: float, size: int, seed: int, n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Approximate ridge leverage scores [K (K + lambda I)^-1]_ii of all rows.
+
+    The scores of a set of rows follow from a weighted sample of half of it, and that sample is
+    drawn by the scores of the half, and so on down to ``size`` rows, which are taken whole. A last
+    sample, of all the rows, gives the scores that are returned.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : {ndarray, CSR} of shape (n, d)
+    lambda_ : float
+        The ridge, added to K's diagonal as it is.
+    size : int
+        Rows of every sample: several times the statistical dimension at ``lambda_``.
+    seed : int
+    n_jobs : int, default all cores
+
+    Returns
+    -------
+    scores : ndarray of shape (n,), in (0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve.kernels import Gaussian
+    >>> X = np.array([[0.0]] * 9 + [[5.0]])  # nine rows share one direction
+    >>> recursive_leverage_scores(Gaussian(), X, 1.0, size=10, seed=0)[[0, 9]].round(2)
+    array([0.1, 0.5])
+    """
+    n = X.shape[0]
+    order = np.argsort(row_hashes(np.arange(n, dtype=np.uint64), seed, "halves"))
+    sizes = halves(n, size)
+    smallest = np.sort(order[: sizes[-1]])
+    sample = WeightedRows(smallest, np.ones(len(smallest)))
+    for level, count in reversed(list(enumerate(sizes[:-1]))):
+        rows = np.sort(order[:count])
+        scores = leverage_scores(kernel, X, rows, sample, lambda_, n_jobs)
+        sample = _sampled(rows, scores, size, stream(seed, "level", level))
+    return leverage_scores(kernel, X, np.arange(n), sample, lambda_, n_jobs)
+
+
+def halves(n: int, size: int) -> list[int]:
+    """n, its half, the half of that, ..., down to the first that is at most ``size``.
+
+    Examples
+    --------
+    >>> halves(100, 30)
+    [100, 50, 25]
+    """
+    sizes = [n]
+    while sizes[-1] > size:
+        sizes.append((sizes[-1] + 1) // 2)
+    return sizes
+
+
+def leverage_scores(
+    kernel: Kernel,
+    X: Any,
+    rows: NDArray[np.int64],
+    sample: WeightedRows,
+    lambda_: float,
+    n_jobs: int | None,
+) -> NDArray[np.float64]:
+    """(K - K S (S^T K S + lambda I)^-1 S^T K)_ii / lambda, where S picks and weights the sample.
+
+    With all rows in the sample these are the exact scores.
+    """
+    points = X[sample.rows]
+    exact = points.astype(np.float64)
+    # S^T K S + lambda I, with the weights taken out on both sides.
+    gram = kernel.between(exact, exact, n_jobs)
+    gram.flat[:: len(gram) + 1] += lambda_ * sample.probabilities
+    factor, _ = regularised_cholesky(gram, 0.0)
+    whitening = inverse_of_lower(factor).T.astype(X.dtype, order="C")
+    scores = np.empty(len(rows))
+
+    def block(part: slice) -> None:
+        here = X[rows[part]]
+        cross = kernel.between(here, points, n_jobs=1)
+        whitened = np.empty_like(cross)
+        times_upper(cross, whitening, whitened)
+        explained = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
+        scores[part] = (kernel.diag(here) - explained) / lambda_
+
+    map_row_blocks(block, len(rows), BLOCK_ROWS, n_jobs)
+    return np.clip(scores, np.finfo(X.dtype).eps, 1.0)
+
+
+def _sampled(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    size: int,
+    rng: np.random.Generator,
+) -> WeightedRows:
+    """``size`` of the rows, with probabilities proportional to their scores where below 1."""
+    probabilities = capped_proportional(scores, size)
+    chosen = systematic_sample(probabilities, rng)
+    return WeightedRows(rows[chosen], probabilities[chosen])

@@ -1,0 +1,1 @@
+"""What solves: Cholesky factors, conjugate gradients, operators, normal equations."""

@@ -1,0 +1,1 @@
+"""What a product feature is: frame, one-dimensional bases, multisets, trie, evaluation."""

@@ -1,0 +1,113 @@
+"""From rows to points: centre, rotate, scale (the walk's second step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve.kernels.series import Series
+from kernelsieve.sources.base import as_source
+from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.sources.moments import column_means, moments, second_moments, squared_norms
+
+ROTATION_ROWS = 8192  # any rotation is right; these rows suffice for a good one
+# Directions that those rows do not show may show elsewhere: they keep this share of the mean.
+SPREAD_FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The coordinates in which features are products: x' = scale (x - center) rotation.
+
+    Attributes
+    ----------
+    scale : float
+    center : ndarray of shape (d,) or None
+    rotation : ndarray of shape (d, n_coordinates) or None
+        Orthonormal columns (principal directions); None leaves the columns as they are.
+    spread : ndarray of shape (n_coordinates,) or None
+        Root mean squares of the coordinates of x' over all rows.
+    """
+
+    scale: float
+    center: NDArray[np.float64] | None
+    rotation: NDArray[np.float64] | None = None
+    spread: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of_series(cls, series: Series) -> Frame:
+        """The frame that a kernel's series asks for."""
+        return cls(series.scale, series.center)
+
+    @classmethod
+    def of_gaussian(cls, gamma: float, X: Any, center: Any) -> Frame:
+        """The frame of the Gaussian on dense data, for the bases that need no Taylor series."""
+        mean = None if center is False else column_means(as_source(X))
+        return cls(float(np.sqrt(2.0 * gamma)), mean)
+
+    def along_columns(self, X: Any) -> Frame:
+        """The same frame with the columns of X (a source, or rows) as its coordinates."""
+        return replace(self, spread=self.scale * np.sqrt(moments(X).mean_squares(self.center)))
+
+    def rotated(self, X: Any, seed: int) -> Frame:
+        """The same frame, turned to the principal directions of (some rows of) X."""
+        n_rows = X.shape[0]
+        rows = keyed_rows(n_rows, ROTATION_ROWS, seed, "rotation")
+        whole = len(rows) == n_rows
+        directions, values = principal_directions(as_source(X)[rows], self.center)
+        floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
+        values = np.where(values > floor, values, 0.0 if whole else floor)
+        return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates a point has."""
+        assert self.spread is not None
+        return len(self.spread)
+
+    def squared_radius(self, X: Any) -> NDArray[np.float64]:
+        """|x'|^2 of every row: rotations do not change it."""
+        return self.scale**2 * squared_norms(X, self.center)
+
+    def centred(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Dense rows minus the centre, in their own float type."""
+        return X if self.center is None else X - self.center.astype(X.dtype)
+
+    def points(self, X: Any) -> Any:
+        """x' of the rows of X, in X's float type; sparse rows stay sparse."""
+        points = X if sp.issparse(X) else self.centred(X)
+        if self.rotation is not None:
+            points = points @ self.rotation.astype(X.dtype)
+        return points * X.dtype.type(self.scale)
+
+    def projector(self, coordinates: NDArray[np.int64], dtype: Any) -> NDArray[Any] | None:
+        """What turns centred rows into some coordinates of x'; None where they are columns."""
+        if self.rotation is None:
+            return None
+        return (self.rotation[:, coordinates].T * self.scale).astype(dtype)
+
+    def columns(
+        self, centred: NDArray[Any], coordinates: NDArray[np.int64], projector: NDArray[Any] | None
+    ) -> NDArray[Any]:
+        """Some coordinates of x' for a block of centred rows, one line for each coordinate."""
+        if projector is not None:
+            return projector @ centred.T
+        lines = np.ascontiguousarray(centred.T[coordinates])
+        lines *= centred.dtype.type(self.scale)
+        return lines
+
+
+def principal_directions(
+    X: NDArray[Any], center: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvectors of the second moments, largest first, and the mean squares along them."""
+    values, vectors = np.linalg.eigh(second_moments(X, center))
+    directions = vectors[:, ::-1]
+    # The largest component of each direction is positive: the same directions everywhere.
+    largest = np.abs(directions).argmax(axis=0)
+    signs = np.sign(directions[largest, np.arange(directions.shape[1])])
+    return directions * signs, np.clip(values[::-1], 0.0, None)

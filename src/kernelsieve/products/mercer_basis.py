@@ -1,0 +1,243 @@
+"""Product Mercer features of the Gaussian kernel (DESIGN 4.10).
+
+The kernel is a product over coordinates, so any orthonormal basis e_0, e_1, ... of the Gaussian's
+one-dimensional space gives a lifting phi_m(x) = prod_i e_(m_i)(x_i). Here each coordinate has the
+basis that its own distribution favours: e_k = sum_j U_jk b_j, b_j(u) = exp(-u^2/2) u^j / sqrt(j!),
+with U the eigenvectors of mean(b b^T). U is orthogonal, so the basis is complete for every real u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._native.mercer import POINTS, all_damped_powers, mercer_atoms, tabulate
+from kernelsieve.kernels.series import SeriesTooLongError
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.trie import atom_ranges
+
+GRID_STEP = 1.0 / 64.0
+GRID_MARGIN = 0.25
+MOMENT_CELLS = 256  # the distribution of a coordinate, as a histogram
+EVERYWHERE = 1e-7  # the weight of the whole range in a distribution: it orders what has no rows
+MAX_ORDERS = 700
+RANGE_POINTS = 65
+LARGEST_LOSS = 1e-6  # of k(x, x) = 1 at any point in the range, by the orders that are not kept
+ROUNDING = 1e-13
+SMALLEST_GROUND_STATE = 1e-30  # e_0 > 0 everywhere, but rounding may deny it far away
+
+
+@dataclass(frozen=True)
+class CoordinateBasis:
+    """The adapted basis of one coordinate.
+
+    Attributes
+    ----------
+    rotation : ndarray of shape (J, J)
+        U; beyond J the basis goes on with b_k itself.
+    masses : ndarray of shape (J,)
+        mean e_k^2 over the distribution that the basis was made for.
+    low, high : float
+        The interval that its tables cover.
+    """
+
+    rotation: NDArray[np.float64]
+    masses: NDArray[np.float64]
+    low: float
+    high: float
+
+    def values(self, u: NDArray[np.float64], n_orders: int) -> NDArray[np.float64]:
+        """e_k(u) for k < n_orders, exactly: shape (n_orders, len(u))."""
+        J = len(self.rotation)
+        powers = _all_damped_powers(u, max(J, n_orders))
+        return np.hstack([powers[:, :J] @ self.rotation, powers[:, J:]])[:, :n_orders].T
+
+    def grid(self, n_orders: int) -> tuple[float, NDArray[np.float64]]:
+        """The first point of the table and the table, of shape (n_cells, n_orders)."""
+        first = self.low - GRID_MARGIN
+        n_cells = int(np.ceil((self.high - self.low + 2 * GRID_MARGIN) / GRID_STEP)) + 6
+        points = np.array(first + GRID_STEP * np.arange(n_cells), dtype=np.float64)
+        return first, np.ascontiguousarray(self.values(points, n_orders).T)
+
+
+def adapted_basis(counts: NDArray[np.int64], low: float, high: float) -> CoordinateBasis:
+    """The basis adapted to a coordinate in [low, high], given as a histogram of equal cells."""
+    largest = max(abs(low), abs(high))
+    needed = largest * largest + 8.0 * largest + 30.0
+    if needed > MAX_ORDERS:
+        raise SeriesTooLongError(
+            f"a scaled coordinate reaches {largest:.4g}, too far for the Mercer basis: clip "
+            "outliers, use a smaller gamma, or NystromFeatures"
+        )
+    J = int(np.ceil(needed))
+    middles = low + (high - low) * (np.arange(len(counts)) + 0.5) / len(counts)
+    # A little weight everywhere: new rows, too, must find few orders enough.
+    weights = (1.0 - EVERYWHERE) * counts / counts.sum() + EVERYWHERE / len(counts)
+    powers = _all_damped_powers(middles, J)
+    moments = (powers * weights[:, None]).T @ powers
+    masses, vectors = np.linalg.eigh(moments)
+    rotation = vectors[:, ::-1]
+    largest_part = np.abs(rotation).argmax(axis=0)
+    rotation = rotation * np.sign(rotation[largest_part, np.arange(J)])
+    if (powers @ rotation[:, 0]).mean() < 0:
+        rotation[:, 0] *= -1.0  # the ground state is positive
+    return CoordinateBasis(rotation, np.clip(masses[::-1], 0.0, None), low, high)
+
+
+def _all_damped_powers(u: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """b_j(u) for j < count, of shape (len(u), count)."""
+    powers = np.empty((len(u), count))
+    all_damped_powers(np.asarray(u, dtype=np.float64), powers)
+    return powers
+
+
+class MercerBasis:
+    """Adapted bases of all coordinates, with tables for the orders in use.
+
+    Parameters
+    ----------
+    bases : list of CoordinateBasis
+    n_orders : ndarray of shape (n_coordinates,)
+        How many orders of each coordinate are ever used (at least 1).
+    """
+
+    fewest_cells = POINTS  # of a table: what one interpolation looks at
+
+    def __init__(self, bases: list[CoordinateBasis], n_orders: NDArray[np.int64]) -> None:
+        self.bases = bases
+        self.n_orders = n_orders
+        grids = [basis.grid(int(k)) for basis, k in zip(bases, n_orders, strict=True)]
+        rotations = [basis.rotation[:, :k] for basis, k in zip(bases, n_orders, strict=True)]
+        self._set_tables(
+            np.array([first for first, _ in grids]),
+            np.array([len(grid) for _, grid in grids]),
+            np.concatenate([grid.ravel() for _, grid in grids]),
+            np.array([len(rotation) for rotation in rotations]),
+            np.concatenate([rotation.ravel() for rotation in rotations]),
+        )
+
+    def _set_tables(
+        self,
+        firsts: NDArray[np.float64],
+        n_cells: NDArray[np.int64],
+        grids: NDArray[np.float64],
+        rotation_sizes: NDArray[np.int64],
+        rotations: NDArray[np.float64],
+    ) -> None:
+        self._firsts, self._n_cells, self._rotation_sizes = firsts, n_cells, rotation_sizes
+        self._grids, self._grid_starts = grids, _starts(n_cells * self.n_orders)
+        self._rotations, self._rotation_starts = rotations, _starts(rotation_sizes * self.n_orders)
+
+    @property
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """All that evaluation needs, as flat arrays."""
+        return {
+            "firsts": self._firsts,
+            "n_orders": self.n_orders,
+            "n_cells": self._n_cells,
+            "rotation_sizes": self._rotation_sizes,
+            "grids": self._grids,
+            "rotations": self._rotations,
+        }
+
+    @classmethod
+    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> MercerBasis:
+        """A basis to evaluate, from the ``tables`` of another."""
+        basis = cls.__new__(cls)
+        basis.bases = []
+        rest = dict(tables)
+        basis.n_orders = rest.pop("n_orders")
+        basis._set_tables(**rest)
+        return basis
+
+    @classmethod
+    def adapted(
+        cls, histograms: NDArray[np.int64], low: NDArray[Any], high: NDArray[Any], tol: float
+    ) -> MercerBasis:
+        """Bases for coordinates that lie in [low, high], up to a loss of ``tol``."""
+        bases = [
+            adapted_basis(counts, float(low[i]), float(high[i]))
+            for i, counts in enumerate(histograms)
+        ]
+        n_orders = [_orders_for(basis, tol) for basis in bases]
+        return cls(bases, np.array(n_orders, dtype=np.int64))
+
+    def restricted(self, multisets: Multisets) -> MercerBasis:
+        """The same bases, with tables only for the orders that ``multisets`` use."""
+        n_orders = np.ones(len(self.bases), dtype=np.int64)
+        np.maximum.at(n_orders, multisets.coordinates, multisets.orders + 1)
+        return MercerBasis(self.bases, n_orders)
+
+    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
+        """Products of basis functions need no constant."""
+        return np.zeros(len(multisets))
+
+    def squares(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
+        """e_k^2 of one coordinate for its orders in use: shape (n_orders, B)."""
+        k, starts = int(self.n_orders[coordinate]), slice(coordinate, coordinate + 2)
+        grid = self._grids[slice(*self._grid_starts[starts])].reshape(-1, k)
+        rotation = self._rotations[slice(*self._rotation_starts[starts])].reshape(-1, k)
+        values = np.empty((k, len(line)))
+        tabulate(line, self._firsts[coordinate], GRID_STEP, grid, rotation, values)
+        return np.square(values, out=values)
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double: see ``dense_atoms``."""
+        return np.float64
+
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All coordinates: each has its e_0 in every product."""
+        return np.arange(len(self.n_orders))
+
+    def dense_atoms(
+        self,
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
+        coordinates: NDArray[np.int64],
+        orders: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ratios e_k / e_0 of the atoms, (n_atoms, B), and the root prod_i e_0(x_i), (B,).
+
+        In float64: the root and the ratios balance each other over many orders of magnitude.
+        """
+        table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
+        mercer_atoms(
+            lines,
+            self._firsts,
+            GRID_STEP,
+            self._grids,
+            self._grid_starts,
+            self._n_cells,
+            self.n_orders,
+            self._rotations,
+            self._rotation_starts,
+            self._rotation_sizes,
+            atom_ranges(coordinates, len(self.n_orders)),
+            orders,
+            SMALLEST_GROUND_STATE,
+            table,
+            roots,
+        )
+        return table, roots
+
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+        raise TypeError("the Mercer basis is for dense data: use basis='monomial'")
+
+
+def _orders_for(basis: CoordinateBasis, tol: float) -> int:
+    """The first orders that leave a share ``tol`` of the mass, and little anywhere in the range."""
+    J = len(basis.masses)
+    between = basis.values(np.linspace(basis.low, basis.high, RANGE_POINTS), J) ** 2
+    left = 1.0 - np.cumsum(basis.masses)
+    left_anywhere = (1.0 - np.cumsum(between, axis=0)).max(axis=1)
+    enough = (left <= max(tol, ROUNDING)) & (left_anywhere <= LARGEST_LOSS)
+    return int(np.argmax(enough)) + 1 if enough.any() else J
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of some tables begins in a flat array, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,0 +1,250 @@
+"""The chunks of a Dask collection as a source: summaries are made where the chunks are."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import one_thread, row_blocks
+from kernelsieve.sources.base import BLOCK_ROWS, Block, Fetching, added, aligned, joined
+from kernelsieve.sources.stream import check_finite, valid_block
+
+FAN_IN = 8  # summaries that are added by one task
+
+
+class DaskSource(Fetching):
+    """The rows of a Dask array or data frame.
+
+    Parameters
+    ----------
+    X : dask array of shape (n, d) or dask data frame
+        Chunks are dense or CSR. Chunks of unknown length (of data frames) are counted first.
+    y, weights : dask array or series, or array-like of shape (n,) or (n, n_outputs), optional
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from kernelsieve.dask import DaskSource
+    >>> X = da.random.default_rng(0).normal(size=(1000, 3), chunks=(300, 3))
+    >>> DaskSource(X).shape
+    (1000, 3)
+    """
+
+    def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
+        from dask.delayed import delayed
+
+        self.names = column_names(X)
+        rows = as_array(X)
+        if rows.ndim != 2:
+            raise ValueError(f"X has {rows.ndim} dimensions: it must be of shape (n, d)")
+        if any(np.isnan(length) for length in rows.chunks[0]):
+            rows = with_lengths(rows)
+        lengths = rows.chunks[0]
+        self._shape = int(rows.shape[0]), int(rows.shape[1])
+        self.sparse = sp.issparse(rows._meta)
+        self.dtype = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+        targets = self._along(y, "y", lengths)
+        of_rows = self._along(weights, "sample_weight", lengths)
+        self.target_shape = None if targets is None else targets.shape[1:]
+        columns = [_delayed(values, len(lengths)) for values in (rows, targets, of_rows)]
+        form = self._shape[1], self.sparse, self.dtype, self.names
+        starts = (np.cumsum(lengths) - lengths).astype(int).tolist()
+        self.chunks = [
+            delayed(_Chunk, pure=False)(*parts, starts[i], i, len(lengths), form)
+            for i, parts in enumerate(zip(*columns, strict=True))
+            if lengths[i] > 0
+        ]
+        self.starts = [start for start, length in zip(starts, lengths, strict=True) if length > 0]
+        self._checked = False
+
+    def _along(self, values: Any, name: str, lengths: tuple[int, ...]) -> Any:
+        """Targets or weights in the chunks of the rows."""
+        import dask.array as da
+
+        if values is None:
+            return None
+        array = as_array(values) if is_dask(values) else da.from_array(np.asarray(values))
+        if any(np.isnan(length) for length in array.chunks[0]):
+            array = with_lengths(array)
+        if array.shape[0] != self._shape[0]:
+            raise ValueError(f"{name} has {array.shape[0]} rows and X has {self._shape[0]}")
+        return array.rechunk({0: lengths, **({1: -1} if array.ndim == 2 else {})})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return aligned((self._compute(_whole, chunk) for chunk in self.chunks), size)
+
+    def fetch(self, rows: NDArray[np.int64]) -> Block:
+        from dask.base import compute
+        from dask.delayed import delayed
+
+        bounds = np.searchsorted(rows, [*self.starts, self.shape[0]])
+        picked = [
+            delayed(_pick, pure=False)(chunk, rows[first:last])
+            for chunk, first, last in zip(self.chunks, bounds[:-1], bounds[1:], strict=True)
+            if first < last
+        ]
+        return joined(list(compute(*picked)))
+
+    def head(self, count: int) -> Block:
+        return self.fetch(np.arange(min(count, self.shape[0])))
+
+    def map(
+        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
+    ) -> Iterator[Any]:
+        """``function(block)`` of all blocks, in order; what it returns comes to this process."""
+        from dask.base import compute
+        from dask.delayed import delayed
+
+        shared = self._shared(function)
+        results = compute(
+            *(
+                delayed(_mapped, pure=False)(shared, chunk, size, not self._checked)
+                for chunk in self.chunks
+            )
+        )
+        self._checked = True
+        return (result for results_of_chunk in results for result in results_of_chunk)
+
+    def reduce(
+        self,
+        function: Callable[[Block], Any],
+        size: int = BLOCK_ROWS,
+        n_jobs: int | None = None,
+        description: str = "Rows",
+        verbose: int = 0,
+    ) -> Any:
+        """The sum of ``function(block)`` over all blocks, added up in a tree."""
+        from dask.delayed import delayed
+
+        shared = self._shared(function)
+        level = [
+            delayed(_summed, pure=False)(shared, chunk, size, not self._checked)
+            for chunk in self.chunks
+        ]
+        while len(level) > 1:
+            level = [
+                delayed(_merged, pure=False)(level[place : place + FAN_IN])
+                for place in range(0, len(level), FAN_IN)
+            ]
+        total = self._compute(_same, level[0])
+        self._checked = True
+        return total
+
+    def _shared(self, function: Callable[[Block], Any]) -> Any:
+        """The function as one node of the graph: it travels once to every worker."""
+        from dask.delayed import delayed
+
+        return delayed(_Function(function), pure=False, traverse=False)
+
+    def _compute(self, function: Callable[[Any], Any], node: Any) -> Any:
+        from dask.delayed import delayed
+
+        return delayed(function, pure=False)(node).compute()
+
+
+class _Function:
+    """A function as a value, which Dask does not look into."""
+
+    def __init__(self, function: Callable[[Block], Any]) -> None:
+        self.function = function
+
+
+class _Chunk:
+    """A chunk, where it is, with its place and what is expected of it."""
+
+    def __init__(
+        self, X: Any, y: Any, weights: Any, start: int, number: int, count: int, form: Any
+    ) -> None:
+        self.X, self.y, self.weights = X, y, weights
+        self.start, self.number, self.count, self.form = start, number, count, form
+
+    def block(self, check: bool) -> Block:
+        """Its rows, valid; an error names the chunk."""
+        n_features, sparse, dtype, names = self.form
+        try:
+            X = valid_block(self.X, sparse, names)
+            if X.shape[1] != n_features:
+                raise ValueError(f"it has {X.shape[1]} columns, others have {n_features}")
+            if X.dtype != dtype:
+                raise ValueError(f"its numbers are {X.dtype}, those of others {dtype}")
+            if check:
+                check_finite(X, names)
+        except (ValueError, TypeError) as error:
+            raise type(error)(
+                f"chunk {self.number} of {self.count} (from row {self.start} on): {error}"
+            ) from error
+        y = None if self.y is None else np.asarray(self.y)
+        weights = None if self.weights is None else np.asarray(self.weights, dtype=np.float64)
+        return Block(X, y, weights, self.start)
+
+
+def _parts(chunk: _Chunk, size: int, check: bool) -> Iterator[Block]:
+    block = chunk.block(check)
+    return (block.part(rows.start, rows.stop) for rows in row_blocks(len(block), size))
+
+
+def _summed(shared: _Function, chunk: _Chunk, size: int, check: bool) -> Any:
+    with one_thread():
+        return added(map(shared.function, _parts(chunk, size, check)))
+
+
+def _mapped(shared: _Function, chunk: _Chunk, size: int, check: bool) -> list[Any]:
+    with one_thread():
+        return [shared.function(part) for part in _parts(chunk, size, check)]
+
+
+def _merged(parts: list[Any]) -> Any:
+    """The sum of summaries; the first is copied, for a task may run again on the same inputs."""
+    present = [part for part in parts if part is not None]
+    return added([copy.deepcopy(present[0]), *present[1:]]) if present else None
+
+
+def _pick(chunk: _Chunk, rows: NDArray[np.int64]) -> Block:
+    return chunk.block(check=False).take(rows - chunk.start)
+
+
+def _whole(chunk: _Chunk) -> Block:
+    return chunk.block(check=True)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array, data frame or series."""
+    from dask.base import is_dask_collection
+
+    return bool(is_dask_collection(X))
+
+
+def column_names(X: Any) -> list[str] | None:
+    """The names of the columns of a data frame."""
+    return [str(name) for name in X.columns] if hasattr(X, "columns") else None
+
+
+def as_array(X: Any) -> Any:
+    """A Dask array of numbers whose chunks have all columns, lazily."""
+    array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
+    if array.ndim == 2 and len(array.chunks[1]) > 1:
+        array = array.rechunk({1: -1})
+    return array
+
+
+def with_lengths(array: Any) -> Any:
+    """The same array with the lengths of its chunks counted."""
+    return array.copy().compute_chunk_sizes()
+
+
+def _delayed(array: Any, count: int) -> list[Any]:
+    """The chunks of an array (of which there may be none) as delayed values."""
+    return [None] * count if array is None else array.to_delayed().ravel().tolist()

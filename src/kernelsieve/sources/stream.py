@@ -1,0 +1,172 @@
+"""Sources whose rows are read anew for every pass."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import read_ahead
+from kernelsieve._validation import FLOATS, canonical_rows, check_range
+from kernelsieve.sources.base import Block, Fetching, aligned, joined
+
+
+class StreamSource(Fetching):
+    """Rows that are read anew for every pass, and checked as they come.
+
+    A subclass gives ``raw_blocks``: its blocks in order, as pairs of rows and target.
+    """
+
+    where: str = "the source"
+    n_blocks: int | None = None
+
+    def __init__(self, n_rows: int | None, n_features: int | None) -> None:
+        self._n_rows, self._n_features = n_rows, n_features
+        self._checked = False
+
+    @abstractmethod
+    def raw_blocks(self) -> Iterator[tuple[Any, Any]]: ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        if self._n_rows is None or self._n_features is None:
+            for _ in self._blocks():  # one pass, only to count
+                pass
+        assert self._n_rows is not None
+        assert self._n_features is not None
+        return self._n_rows, self._n_features
+
+    def parts(self, size: int) -> Iterator[Block]:
+        return aligned(self._collected(read_ahead(self._blocks())), size)
+
+    def _blocks(self) -> Iterator[Block]:
+        """The blocks as they come; an error names the one that it is in."""
+        start = number = 0
+        blocks = self.raw_blocks()
+        while True:
+            with self._naming(number, start):
+                raw = next(blocks, None)
+                if raw is None:
+                    break
+                X, y = self._valid(*raw)
+            if X.shape[0]:
+                yield Block(X, y, None, start)
+            start, number = start + X.shape[0], number + 1
+        if number == 0:
+            raise ValueError(f"{self.where} has no blocks: at least one row is needed")
+        if self._n_rows not in (None, start):
+            raise ValueError(
+                f"{self.where} has {start} rows in this pass and was said or seen to have "
+                f"{self._n_rows}: every pass must give the same rows"
+            )
+        self._n_rows, self.n_blocks, self._checked = start, number, True
+
+    @contextmanager
+    def _naming(self, number: int, start: int) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, OSError, NotImplementedError, KeyError) as error:
+            of = "" if self.n_blocks is None else f" of {self.n_blocks}"
+            kind = type(error) if type(error) in (ValueError, TypeError) else ValueError
+            raise kind(
+                f"block {number}{of} of {self.where} (from row {start} on): {error}"
+            ) from error
+
+    def _valid(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """A block as float rows of the shape and type that all have; finite in the first pass."""
+        X = valid_block(X, self._first("sparse", sp.issparse(X)), self.names)
+        self._n_features = X.shape[1] if self._n_features is None else self._n_features
+        if X.shape[1] != self._n_features:
+            raise ValueError(f"it has {X.shape[1]} columns, others have {self._n_features}")
+        if X.dtype != self._first("dtype", X.dtype):
+            raise ValueError(f"its numbers are {X.dtype}, those of others {self.dtype}")
+        if not self._checked:
+            check_finite(X, self.names)
+            check_range(X)
+        if y is not None:
+            y = np.asarray(y)
+            if y.ndim == 0 or len(y) != X.shape[0]:
+                raise ValueError(f"its target has the shape {y.shape}, X has {X.shape[0]} rows")
+        shape = None if y is None else y.shape[1:]
+        if shape != self._first("target_shape", shape):
+            targets = ["none" if s is None else f"(n, *{s})" for s in (shape, self.target_shape)]
+            raise ValueError(f"its target is {targets[0]}, that of others {targets[1]}")
+        return X, y
+
+    def _first(self, name: str, value: Any) -> Any:
+        """What the first block says holds for all."""
+        if name not in self.__dict__:
+            setattr(self, name, value)
+        return getattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dtype", "sparse", "target_shape") and "_checked" in self.__dict__:
+            next(self._blocks(), None)  # the first block knows
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(name)
+
+    def fetch(self, rows: NDArray[np.int64]) -> Block:
+        for _ in self._collected(self._blocks()):
+            pass
+        assert self._taken is not None
+        return self._taken[1]
+
+    def head(self, count: int) -> Block:
+        return next(aligned(self._blocks(), count))
+
+    def _collected(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The blocks; what is expected of their rows is kept when all have passed."""
+        wanted, found = self._expected, []
+        for block in blocks:
+            first, last = np.searchsorted(wanted, [block.start, block.start + len(block)])
+            if first < last:
+                found.append(block.take(wanted[first:last] - block.start))
+            yield block
+        if found:
+            if sum(map(len, found)) < len(wanted):
+                raise IndexError(f"row {wanted[-1]} of {self.where} is beyond its end")
+            self.keep(wanted, joined(found))
+
+
+def valid_block(X: Any, sparse: bool, names: list[str] | None) -> Any:
+    """A block as a C array or canonical CSR of floats."""
+    if sp.issparse(X) != sparse:
+        kinds = ("dense", "sparse")
+        raise ValueError(f"it is {kinds[sp.issparse(X)]}, others are {kinds[sparse]}")
+    if sparse:
+        X = canonical_rows(X.tocsr())
+    elif not isinstance(X, np.ndarray):
+        found = getattr(X, "columns", None)
+        if names is not None and found is not None and list(found) != names:
+            raise ValueError(f"its columns are {list(found)}, those of others {names}")
+        X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"it has {X.ndim} dimensions: a block is of shape (n, d)")
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"its entries are {X.dtype}: they must be numbers")
+    if X.dtype not in FLOATS:
+        X = X.astype(np.float64)
+    return X if sparse else np.ascontiguousarray(X)
+
+
+def check_finite(X: Any, names: list[str] | None) -> None:
+    """Say where the first NaN or infinity is."""
+    values = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
+            return
+    if sp.issparse(X):
+        place = int(np.argmin(np.isfinite(values)))
+        row, column = int(np.searchsorted(X.indptr, place, "right")) - 1, int(X.indices[place])
+    else:
+        row, column = map(int, np.argwhere(~np.isfinite(values))[0])
+        place = (row, column)  # type: ignore[assignment]
+    what = "NaN" if np.isnan(values[place]) else "infinity"
+    name = column if names is None else repr(names[column])
+    raise ValueError(f"{what} in its row {row}, column {name}: drop such rows or fill them")
