@@ -43,7 +43,7 @@ from kernelsieve import (
     RowNormFeatures,
 )
 
-GAMMA, ALPHA = 0.0056, 0.01  # of forest, as in DESIGN 4.11
+GAMMA, ALPHA = 0.0056, 0.01  # of forest, as in docs/why-the-engine.md
 PARTS = ["forest", "gradients", "refine", "memory"]
 BYTES_PER_ROW = 100.0  # targets, weights, predictions and labels: a dozen numbers
 

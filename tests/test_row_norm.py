@@ -659,7 +659,7 @@ class SampledContract:
     def test_the_trial_of_the_spaces_is_not_drawn_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What was looked at when the space was chosen is no longer unbiased (DESIGN 4.11)."""
+        """What was looked at when the space was chosen is no longer unbiased (docs: Two phases)."""
         monkeypatch.setattr(distinct, "BATCH", 16)  # so that both read whole batches
         calls: list[list[tuple[int, ...]]] = []
         original = space.draw_distinct
