@@ -37,8 +37,8 @@ Phase = str | Callable[..., str]
 
 # Where each phase happens; the outermost phase counts, so what trials draw belongs to them.
 FIT: dict[str, Phase] = {
-    "features._base:FeatureMap._validated": "validation",
-    "features._base:FeatureMap._resolve_kernel": "validation",
+    "features.base:FeatureMap._validated": "validation",
+    "features.base:FeatureMap._resolve_kernel": "validation",
     "kernels.base:SeriesKernel.series_of": "Taylor series",
     "products.frame:Frame.rotated": "rotation",
     "products.frame:Frame.along_columns": "spread of the columns",
@@ -59,7 +59,7 @@ FIT: dict[str, Phase] = {
     "features.adaptive:thin_pool": "thinning",
 }
 TRANSFORM: dict[str, Phase] = {
-    "features._base:FeatureMap._validated": "validation",
+    "features.base:FeatureMap._validated": "validation",
     "products.monomial_basis:MonomialBasis.dense_atoms": "atoms (frame, powers)",
     "products.mercer_basis:MercerBasis.dense_atoms": "atoms (frame, tables)",
     "products.monomial_basis:MonomialBasis.sparse_roots": "amplitudes",

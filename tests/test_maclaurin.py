@@ -25,8 +25,8 @@ from test_oblivious import (
 
 from kernelsieve import MaclaurinFeatures
 from kernelsieve.features import maclaurin
-from kernelsieve.features._series_rows import SeriesRows
 from kernelsieve.features.maclaurin import sign_matrix, squared_errors
+from kernelsieve.features.series import SeriesRows
 from kernelsieve.kernels import DotProduct, Gaussian, Polynomial
 
 

@@ -24,9 +24,9 @@ from test_row_norm import gram_of
 
 from kernelsieve import MaclaurinFeatures, ObliviousFeatures, TensorSketchFeatures
 from kernelsieve._random import stream
-from kernelsieve.features import _power_tree
-from kernelsieve.features._power_tree import PowerTree, spread_pairs
-from kernelsieve.features._series_rows import (
+from kernelsieve.features import power_tree
+from kernelsieve.features.power_tree import PowerTree, spread_pairs
+from kernelsieve.features.series import (
     Monomials,
     SeriesRows,
     _systematic,
@@ -576,7 +576,7 @@ def test_pairs_that_differ_beat_independent_ones(monkeypatch: pytest.MonkeyPatch
         return rng.integers(n_left, size=size), rng.integers(n_right, size=size)
 
     spread = mean_square_error()
-    monkeypatch.setattr(_power_tree, "spread_pairs", independent)
+    monkeypatch.setattr(power_tree, "spread_pairs", independent)
     assert spread < 0.7 * mean_square_error()
 
 

@@ -1,8 +1,8 @@
 """Feature maps: scikit-learn transformers Z with Z Z^T close to K."""
 
-from kernelsieve.features._base import FeatureMap
 from kernelsieve.features.adaptive import AdaptiveFeatures
 from kernelsieve.features.auto import AutoFeatures
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.maclaurin import MaclaurinFeatures
 from kernelsieve.features.nystrom import NystromFeatures

@@ -16,7 +16,7 @@ from kernelsieve.engine.anchors import (
 )
 from kernelsieve.engine.space import MonomialSpace, Pool, Space
 from kernelsieve.engine.two_phase import keep_probabilities, score_pool, thin_pool
-from kernelsieve.features._sampled import HELD_OUT_ROWS, SampledFeatures
+from kernelsieve.features.sampled import HELD_OUT_ROWS, SampledFeatures
 from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.paper.recursion import recursive_leverage_sampling
 from kernelsieve.products.product_features import ProductFeatures

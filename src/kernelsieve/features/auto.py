@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_positive
 from kernelsieve.diagnostics import kernel_error
-from kernelsieve.features._base import FeatureMap
 from kernelsieve.features.adaptive import AdaptiveFeatures
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures

@@ -15,7 +15,7 @@ from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
 from kernelsieve._validation import check_choice, check_positive
-from kernelsieve.features._base import FeatureMap
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.frequencies import (
     StructuredFrequencies,
     modified_frequencies,

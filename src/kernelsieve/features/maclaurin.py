@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
-from kernelsieve.features._series_rows import Block, SeriesFeatures, SeriesRows, degree_masses
+from kernelsieve.features.series import Block, SeriesFeatures, SeriesRows, degree_masses
 from kernelsieve.sources.keyed import keyed_rows
 
 CHUNK = 64  # features whose signs are held at a time

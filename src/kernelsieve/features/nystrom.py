@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._memory import check_square
 from kernelsieve._validation import check_choice, check_points, check_positive
-from kernelsieve.features._base import FeatureMap
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.landmarks import (
     kmeans_centres,
     leverage_landmarks,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kernelsieve._memory import check_memory
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice
-from kernelsieve.features._power_tree import Draws, PowerTree, SeededDraws
-from kernelsieve.features._series_rows import Block, SeriesFeatures, degree_masses
+from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws
+from kernelsieve.features.series import Block, SeriesFeatures, degree_masses
 from kernelsieve.sketches import SRHT
 from kernelsieve.sketches._base import FEWEST_ROWS, power_of_two
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelsieve._random import stream
 from kernelsieve.engine.space import MonomialSpace, Space
-from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.row_sampler import RowSampler
 from kernelsieve.products.product_features import ProductFeatures

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._memory import check_matrix
 from kernelsieve._random import stream
-from kernelsieve.features._base import FeatureMap
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Polynomial
 from kernelsieve.sketches import TensorSketch
 from kernelsieve.sketches._base import FEWEST_ROWS

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.keyed import keyed_rows

@@ -18,11 +18,11 @@ from kernelsieve.features import (
     ObliviousFeatures,
     TensorSketchFeatures,
 )
-from kernelsieve.features._power_tree import LEAF_SPARSITY
-from kernelsieve.features._series_rows import Block, SeriesFeatures, monomial_count
 from kernelsieve.features.auto import Trial
 from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.features.oblivious import SampledGaussianMatrix
+from kernelsieve.features.power_tree import LEAF_SPARSITY
+from kernelsieve.features.series import Block, SeriesFeatures, monomial_count
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.series import Series
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns

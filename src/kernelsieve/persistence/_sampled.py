@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.features import AdaptiveFeatures, RowNormFeatures
-from kernelsieve.features._sampled import SampledFeatures
+from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.base import MAX_DEGREE
 from kernelsieve.kernels.series import Series

@@ -17,8 +17,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from kernelsieve._random import root_seed, stream
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
-from kernelsieve.features._sampled import SampledFeatures
-from kernelsieve.features._series_rows import degree_masses
+from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.series import degree_masses
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.models import KernelRidge

@@ -17,7 +17,7 @@ from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.engine.space import MercerSpace, MonomialSpace, Space, proposal_rows
-from kernelsieve.features._base import BOUNDED, FeatureMap
+from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
 from kernelsieve.kernels.series import Series, SeriesTooLongError
 from kernelsieve.products.frame import ROTATION_ROWS, Frame

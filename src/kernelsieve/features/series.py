@@ -21,7 +21,7 @@ from kernelsieve._memory import check_memory
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import stream
 from kernelsieve._validation import check_positive
-from kernelsieve.features._base import FeatureMap
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
 from kernelsieve.kernels.series import Series
 from kernelsieve.sources.moments import squared_norms
