@@ -28,14 +28,14 @@ settings.load_profile("kernelsieve")
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small subsamples, so that a few thousand rows are many."""
     from kernelsieve.engine import space
-    from kernelsieve.features import _sampled, adaptive
+    from kernelsieve.features import adaptive, sampled
     from kernelsieve.products import frame
 
     monkeypatch.setattr(space, "PROPOSAL_ROWS", 400)
     monkeypatch.setattr(space, "PROPOSAL_ENTRIES", 2**14)
     monkeypatch.setattr(frame, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(_sampled, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(_sampled, "TRIAL_ROWS", 200)
-    monkeypatch.setattr(_sampled, "HELD_OUT_ROWS", 150)
+    monkeypatch.setattr(sampled, "ROTATION_ROWS", 400)
+    monkeypatch.setattr(sampled, "TRIAL_ROWS", 200)
+    monkeypatch.setattr(sampled, "HELD_OUT_ROWS", 150)
     monkeypatch.setattr(adaptive, "HELD_OUT_ROWS", 150)
     monkeypatch.setattr(adaptive, "N_ANCHORS", (300, 300))

@@ -20,7 +20,7 @@ import pytest
 from hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
 
 import kernelsieve
-from kernelsieve.features import _base, _sampled, fourier, maclaurin, nystrom, oblivious
+from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious, sampled
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
 from kernelsieve.sources import moments as _moments
@@ -105,8 +105,8 @@ def test_the_number_of_threads_does_not_change_the_bits(name: str) -> None:
 # --- blocks --------------------------------------------------------------------------------------
 
 BLOCKS = [
-    (_base, "BLOCK_BYTES", 2**14),
-    (_sampled, "DENSE_BLOCK_ROWS", 384),
+    (base, "BLOCK_BYTES", 2**14),
+    (sampled, "DENSE_BLOCK_ROWS", 384),
     (_moments, "BLOCK_ROWS", 500),
     (_source, "BLOCK_ROWS", 500),
     (fourier, "BLOCK_ROWS", 100),

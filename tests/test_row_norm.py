@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV
 
 from kernelsieve import RowNormFeatures
 from kernelsieve.engine import distinct, space
-from kernelsieve.features import _sampled, adaptive, row_norm
+from kernelsieve.features import adaptive, row_norm, sampled
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
@@ -948,7 +948,7 @@ def test_the_heaviest_features_are_there() -> None:
 def test_the_default_constants_on_small_data() -> None:
     """As users have them: batches of 4,096 draws and up to two million."""
     assert distinct.BATCH == 4096
-    assert _sampled.TRIAL_ROWS >= 1024
+    assert sampled.TRIAL_ROWS >= 1024
     X = data(200, 4)
     for basis in ("monomial", "mercer"):
         Z = RowNormFeatures(500, kernel=Gaussian(0.1), basis=basis, random_state=0).fit_transform(X)
