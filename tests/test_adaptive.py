@@ -8,7 +8,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import as_dense
 from test_row_norm import (
     LONELY_COLUMN,
     LONELY_ROW,
@@ -41,6 +40,7 @@ from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Polynomial
 from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.testing.data import as_dense
 
 Array = Any
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from battery import FeatureMapBattery
 
 from kernelsieve import AutoFeatures, KernelRidge, NystromFeatures
 from kernelsieve.features.auto import MAPS
+from kernelsieve.testing import FeatureMapBattery
 
 
 class TestAuto(FeatureMapBattery):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import battery
 import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import FeatureMapBattery
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelsieve.testing import FeatureMapBattery, bias, check_feature_map
+from kernelsieve.testing import data as shapes
 
 # --- right maps, plainly written -----------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class PlainNystrom(PlainMap):
     """Nystrom features: exact on the landmarks, so biased below full size."""
 
     def _draw(self, X: Any, rng: np.random.RandomState) -> None:
-        X = battery.as_dense(X).astype(np.float64)
+        X = shapes.as_dense(X).astype(np.float64)
         rows = rng.permutation(len(X))[: self.n_components_]
         self.n_components_ = len(rows)
         self.landmarks_ = X[rows]
@@ -102,7 +103,7 @@ class PlainNystrom(PlainMap):
     def transform(self, X: Any) -> Any:
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        Z = self._kernel(battery.as_dense(X).astype(np.float64), self.landmarks_) @ self.whitening_
+        Z = self._kernel(shapes.as_dense(X).astype(np.float64), self.landmarks_) @ self.whitening_
         return Z.astype(X.dtype)
 
 
@@ -249,7 +250,7 @@ def test_too_few_components_for_the_power_is_an_error_not_a_pass() -> None:
 
 def test_power_and_level_of_the_unbiasedness_test() -> None:
     """Repeated 100 times on fresh seeds: never a false alarm, never a miss at 5 % either way."""
-    X = battery.points(6, 3, seed=11)
+    X = shapes.points(6, 3, seed=11)
     K = oracles.gram(oracles.gaussian, X, gamma=0.5)
     rng = np.random.default_rng(0)
     s = 16
@@ -259,15 +260,15 @@ def test_power_and_level_of_the_unbiasedness_test() -> None:
         Z = np.cos(X @ W + rng.uniform(0, 2 * np.pi, size=(count, 1, s))) * np.sqrt(2 / s)
         return Z @ Z.transpose(0, 2, 1)
 
-    directions = battery.bias_directions(K)
-    critical = battery.critical_value(len(directions))
+    directions = bias.bias_directions(K)
+    critical = bias.critical_value(len(directions))
 
     def called_biased(G: Any) -> bool:
-        return max(abs(z) for _, z in battery.bias_report(G, K).values()) > critical
+        return max(abs(z) for _, z in bias.bias_report(G, K).values()) > critical
 
-    pilot = np.tensordot(samples(battery.PILOT_SEEDS), directions["overall scale"], axes=2)
-    n_seeds = battery.seeds_needed(pilot.std(ddof=1), len(directions))
-    assert n_seeds > battery.MINIMUM_SEEDS  # s is small enough for the rule to decide
+    pilot = np.tensordot(samples(bias.PILOT_SEEDS), directions["overall scale"], axes=2)
+    n_seeds = bias.seeds_needed(pilot.std(ddof=1), len(directions))
+    assert n_seeds > bias.MINIMUM_SEEDS  # s is small enough for the rule to decide
     alarms = misses = 0
     for _ in range(100):
         G = samples(n_seeds)
@@ -471,7 +472,7 @@ def test_silence_on_bad_input_is_found() -> None:
 
 class DividesByTheVariance(PlainFourier):
     def _gamma(self, X: Any) -> float:
-        return float(1.0 / np.asarray(battery.as_dense(X)).var())
+        return float(1.0 / np.asarray(shapes.as_dense(X)).var())
 
 
 def test_division_by_zero_variance_is_found() -> None:
@@ -482,12 +483,12 @@ def test_division_by_zero_variance_is_found() -> None:
 class Overflows(PlainFourier):
     def transform(self, X: Any) -> Any:
         Z = super().transform(X)
-        return Z if np.abs(battery.as_dense(X)).max() < 1e20 else Z * np.inf
+        return Z if np.abs(shapes.as_dense(X)).max() < 1e20 else Z * np.inf
 
 
 class ComplainsVaguely(PlainFourier):
     def fit(self, X: Any, y: Any = None) -> PlainMap:
-        if np.abs(battery.as_dense(X)).max() > 1e20:
+        if np.abs(shapes.as_dense(X)).max() > 1e20:
             raise ValueError("something is wrong")
         return super().fit(X)
 
@@ -526,3 +527,31 @@ def test_other_broken_promises_are_found() -> None:
     assert_fails(broken(SameNames).test_feature_names_out, match="the same name")
     assert_fails(broken(RemembersTheFirstFit).test_refit_forgets_the_first_fit, match="remembers")
     assert_fails(broken(IgnoresGamma).test_grid_search_over_gamma, match="chose|assert")
+
+
+# --- the battery by a call -----------------------------------------------------------------------
+
+QUICK = ("test_unbiased", "test_threads_do_not_change_the_bits", "test_scikit_learn")
+
+
+def plain_fourier(**overrides: Any) -> PlainFourier:
+    return PlainFourier(**{"n_components": 16, "random_state": 0, **overrides})
+
+
+def test_a_right_map_passes_by_a_call() -> None:
+    names = check_feature_map(plain_fourier, leave_out=QUICK)
+    assert "test_sparse_equals_dense['coo_array']" in names
+    assert "scikit-learn: check_estimators_dtypes" in names
+    assert not any(name.startswith(QUICK) for name in names)
+
+
+def test_a_wrong_map_fails_by_a_call_and_says_where() -> None:
+    class Wide(PlainFourier):
+        def transform(self, X: Any) -> Any:
+            return super().transform(X).astype(np.float64)  # float32 in, float64 out
+
+    def make(**overrides: Any) -> Wide:
+        return Wide(**{"n_components": 16, "random_state": 0, **overrides})
+
+    with pytest.raises(AssertionError, match=r"test_float32_stays_float32\[asarray\]"):
+        check_feature_map(make, leave_out=QUICK)

@@ -203,8 +203,8 @@ def test_ctrl_c_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def kill(moments: int, *command: str) -> str:
-    """What tests/killing.py says."""
-    script = Path(__file__).with_name("killing.py")
+    """What tests/support/killing.py says."""
+    script = Path(__file__).with_name("support") / "killing.py"
     line = [sys.executable, str(script), "--moments", str(moments), "--", *command]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(line, capture_output=True, text=True, timeout=900, env=environment)

@@ -14,16 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import battery
 import numpy as np
 import pytest
-from hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
+from support.hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
 
 import kernelsieve
 from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious, sampled
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
 from kernelsieve.sources import moments as _moments
+from kernelsieve.testing import data as shapes
 
 N_THREADS = 8
 # Several blocks of rows for every map and model, and a ragged last one.
@@ -36,7 +36,7 @@ FEW_ROWS = [
 
 
 def data(name: str) -> Any:
-    return battery.points(300 if name in FEW_ROWS else N_ROWS, N_COLUMNS, seed=5)
+    return shapes.points(300 if name in FEW_ROWS else N_ROWS, N_COLUMNS, seed=5)
 
 
 def build(name: str, **options: Any) -> Any:

@@ -9,13 +9,14 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import FeatureMapBattery, points
 
 from kernelsieve import FourierFeatures, KernelRidge
 from kernelsieve._native.fourier import LARGEST_32, LARGEST_64, write_pairs, write_waves
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.features import fourier as module
 from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.testing import FeatureMapBattery
+from kernelsieve.testing.data import points
 
 ALL_FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
 VARIANTS = ("cos+sin", "phase")

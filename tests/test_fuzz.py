@@ -5,15 +5,15 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-import fuzz_command_line
 import pytest
+from support import command_line_cases
 
 
 def test_random_use_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", RuntimeWarning)
-        counts = fuzz_command_line.run(60, 1, seed=11, keep=tmp_path)
+        counts = command_line_cases.run(60, 1, seed=11, keep=tmp_path)
     assert counts["WRONG"] == 0, capsys.readouterr().out
     assert counts["fit: done"] > 2
     assert counts["predict: done"] > 2

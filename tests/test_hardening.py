@@ -7,13 +7,14 @@ import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
-import battery
-import hardening
 import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from hardening import (
+from hypothesis import given, settings
+from sklearn.exceptions import NotFittedError
+from support import hardening
+from support.hardening import (
     CLASSIFIERS,
     DENSE_FORMS,
     ESTIMATORS,
@@ -28,16 +29,15 @@ from hardening import (
     takes_sparse,
     target,
 )
-from hypothesis import given, settings
-from sklearn.exceptions import NotFittedError
 
 from kernelsieve import kernels
+from kernelsieve.testing import data as shapes
 
 N, D = 24, 4
 
 
 def data(n: int = N, d: int = D) -> Any:
-    return battery.points(n, d, seed=3)
+    return shapes.points(n, d, seed=3)
 
 
 def fitted(name: str, X: Any, y: Any = "suitable", **options: Any) -> Any:
@@ -73,7 +73,7 @@ def test_layout_in_memory_does_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_sparse_containers_do_not_matter(name: str) -> None:
-    X = battery.sparse_points(N, 6)
+    X = shapes.sparse_points(N, 6)
     features = MAPS["RowNormFeatures"](center=False)
     A = sp.csr_matrix(X)
     expected = answers(fitted(name, A, features=features), A)

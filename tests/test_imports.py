@@ -46,11 +46,18 @@ MAY_USE: dict[str, set[str]] = {
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,
     "bench": EVERYTHING,
+    "testing": EVERYTHING,
     "cli": EVERYTHING,
     "__main__": {"cli"},
     "__init__": EVERYTHING,  # lazily: see test_import_is_light
 }
-USED_BY = {"dask": {"cli"}, "bench": {"cli"}, "cli": {"__main__"}, "__main__": set()}
+USED_BY = {
+    "dask": {"cli"},
+    "bench": {"cli"},
+    "testing": set(),
+    "cli": {"__main__"},
+    "__main__": set(),
+}
 
 # Imported inside functions only: each of them is optional or slow to import.
 LAZY = {"matplotlib", "dask", "distributed", "pandas", "polars", "pooch", "pyarrow", "skops"}

@@ -15,7 +15,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import SPARSE_FORMS, stored_arrays
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as gaussian_process_kernels
@@ -31,6 +30,7 @@ from kernelsieve.kernels import (
     Polynomial,
     resolve_kernel,
 )
+from kernelsieve.testing.data import SPARSE_FORMS, stored_arrays
 
 Truth = Callable[[list[float], list[float]], float]
 

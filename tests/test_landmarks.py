@@ -10,7 +10,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import points, sparse_points
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -24,6 +23,7 @@ from kernelsieve.features.recursive_leverage import (
 from kernelsieve.features.rpcholesky import accept, rpcholesky_pivots
 from kernelsieve.kernels import DotProduct, Gaussian, Pairwise, Polynomial
 from kernelsieve.linalg import whitening
+from kernelsieve.testing.data import points, sparse_points
 
 
 def uneven(n: int = 1000, d: int = 4, seed: int = 0) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import as_dense
 from test_adaptive import targets
 from test_row_norm import (
     LONELY_COLUMN,
@@ -27,6 +26,7 @@ from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Kernel, Polynomial
 from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.products.frame import Frame
+from kernelsieve.testing.data import as_dense
 
 Array = Any
 

@@ -10,7 +10,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import points, sparse_points
 from test_oblivious import (
     KERNELS,
     DotProductVariant,
@@ -28,6 +27,7 @@ from kernelsieve.features import maclaurin
 from kernelsieve.features.maclaurin import sign_matrix, squared_errors
 from kernelsieve.features.series import SeriesRows
 from kernelsieve.kernels import DotProduct, Gaussian, Polynomial
+from kernelsieve.testing.data import points, sparse_points
 
 
 class MaclaurinBattery(SeriesBattery):

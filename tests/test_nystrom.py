@@ -10,7 +10,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import FeatureMapBattery, points, sparse_points
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import chi2_kernel, cosine_similarity
 from sklearn.utils.estimator_checks import check_estimator
@@ -19,6 +18,8 @@ from kernelsieve import KernelRidge, NystromFeatures
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.kernels import Exponential, Gaussian, Laplacian, Matern, Pairwise, resolve_kernel
 from kernelsieve.linalg.whitening import whitening_of
+from kernelsieve.testing import FeatureMapBattery
+from kernelsieve.testing.data import points, sparse_points
 
 CHOICES = ("uniform", "leverage", "rpcholesky", "kmeans")
 

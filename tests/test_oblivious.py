@@ -11,14 +11,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import (
-    FeatureMapBattery,
-    as_dense,
-    bias_report,
-    critical_value,
-    points,
-    sparse_points,
-)
 from sklearn.model_selection import GridSearchCV
 from test_row_norm import gram_of
 
@@ -43,6 +35,9 @@ from kernelsieve.kernels import (
     Polynomial,
 )
 from kernelsieve.sketches import PolySketch
+from kernelsieve.testing import FeatureMapBattery
+from kernelsieve.testing.bias import bias_report, critical_value
+from kernelsieve.testing.data import as_dense, points, sparse_points
 
 Array = Any
 BOTH = [ObliviousFeatures, MaclaurinFeatures]

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fuzz_model_files as fuzz
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import small_models
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold
+from support import model_file_mutations as fuzz
+from support import small_models
 
 import kernelsieve
 from kernelsieve import (
@@ -993,7 +993,7 @@ def test_some_mutated_files(tmp_path: Path) -> None:
 
 SABOTAGE = """
 import sys; sys.path.insert(0, '.')
-import fuzz_model_files as fuzz
+from support import model_file_mutations as fuzz
 from kernelsieve.persistence import _maps, _nodes
 check_array = _nodes.check_array
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import battery
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,21 +20,22 @@ from numba import config
 
 import kernelsieve as ks
 from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]
 
 
 def dense(d: int = 4, scale: float = 1.0, dtype: Any = np.float64) -> Any:
-    return (scale * battery.points(30, d, seed=3)).astype(dtype)
+    return (scale * shapes.points(30, d, seed=3)).astype(dtype)
 
 
 def sparse(n: int = 30) -> Any:
-    return sp.csr_array(battery.sparse_points(n, 8))
+    return sp.csr_array(shapes.sparse_points(n, 8))
 
 
 def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Features:
     options = {"random_state": 0, "n_jobs": 1, **options}
-    return lambda: battery.as_dense(kind(n_components, **options).fit(X).transform(X))
+    return lambda: shapes.as_dense(kind(n_components, **options).fit(X).transform(X))
 
 
 CASES: dict[str, Features] = {

@@ -10,7 +10,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import as_dense
 from scipy.optimize import brentq
 from test_row_norm import gram_of
 
@@ -24,6 +23,7 @@ from kernelsieve.paper import (
     sample_size,
 )
 from kernelsieve.paper.recursion import RecursiveSample, halvings
+from kernelsieve.testing.data import as_dense
 
 Array = Any
 

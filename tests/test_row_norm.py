@@ -12,15 +12,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import (
-    SPARSE_FORMS,
-    FeatureMapBattery,
-    as_dense,
-    bias_report,
-    critical_value,
-    points,
-    sparse_points,
-)
 from sklearn.model_selection import GridSearchCV
 
 from kernelsieve import RowNormFeatures
@@ -36,6 +27,9 @@ from kernelsieve.kernels import (
 )
 from kernelsieve.products import frame
 from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.testing import FeatureMapBattery
+from kernelsieve.testing.bias import bias_report, critical_value
+from kernelsieve.testing.data import SPARSE_FORMS, as_dense, points, sparse_points
 
 Array = Any
 

@@ -15,11 +15,11 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import SPARSE_FORMS, sparse_points, stored_arrays
 from scipy.stats import chisquare, norm
 
 from kernelsieve.sketches import OSNAP, SRHT, PolySketch, TensorSketch, TensorSRHT
 from kernelsieve.sketches.poly_sketch import WIDENING
+from kernelsieve.testing.data import SPARSE_FORMS, sparse_points, stored_arrays
 
 Array = Any
 D = 12  # columns, where it does not matter

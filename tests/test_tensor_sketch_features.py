@@ -9,13 +9,15 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from battery import FeatureMapBattery, bias_report, critical_value, points, sparse_points
 from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.model_selection import GridSearchCV
 
 from kernelsieve import TensorSketchFeatures
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, Laplacian, Polynomial
 from kernelsieve.sketches import TensorSketch
+from kernelsieve.testing import FeatureMapBattery
+from kernelsieve.testing.bias import bias_report, critical_value
+from kernelsieve.testing.data import points, sparse_points
 
 
 class TensorSketchBattery(FeatureMapBattery):

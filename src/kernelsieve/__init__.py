@@ -41,6 +41,7 @@ _MODULES = (
     "plots",
     "sources",
     "tables",
+    "testing",
     "dask",
 )
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import battery
 import numpy as np
 import scipy.sparse as sp
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import kernelsieve as ks
 from kernelsieve import kernels
+from kernelsieve.testing import data as shapes
 
 Array = NDArray[Any]
 Build = Callable[..., Any]
@@ -138,7 +138,7 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
 
 
 def dense(Z: Any) -> Array:
-    return battery.as_dense(Z)
+    return shapes.as_dense(Z)
 
 
 def check_answers(found: dict[str, Any], X: Any) -> None:
@@ -199,7 +199,7 @@ DENSE_FORMS: dict[str, Callable[[Array], Any]] = {
     "byte-swapped": _swapped,
 }
 SPARSE_FORMS = {
-    **battery.SPARSE_FORMS,
+    **shapes.SPARSE_FORMS,
     "bsr": sp.bsr_array,
     "dia": sp.dia_array,
     "lil": sp.lil_matrix,

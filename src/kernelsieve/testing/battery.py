@@ -1,19 +1,19 @@
 """One battery that every feature map passes, given only how to build it.
 
-A test module subclasses `FeatureMapBattery` under a name that begins with "Test":
+For pytest, subclass `FeatureMapBattery` under a name that begins with "Test":
 
     class TestFourier(FeatureMapBattery):
         def build(self, **overrides):
             return FourierFeatures(**{"n_components": 32, "random_state": 0, **overrides})
 
 and pytest collects every test below for it, scikit-learn's own estimator checks included. Class
-attributes say what differs between maps; see their comments.
+attributes say what differs between maps; see their comments. ``check_feature_map`` runs the same
+tests by a call.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 import re
 import warnings
@@ -21,164 +21,32 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import oracles
 import pytest
 import scipy.sparse as sp
-from numpy.typing import NDArray
-from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-Array = NDArray[Any]
-
-# --- data ----------------------------------------------------------------------------------------
-
-
-def points(n: int = 40, d: int = 5, seed: int = 0) -> Array:
-    """Dense points of radius about 1."""
-    return np.random.default_rng(seed).normal(size=(n, d)) / np.sqrt(d)
-
-
-def sparse_points(n: int = 40, d: int = 12, seed: int = 1) -> Array:
-    """A dense array, three quarters zero, with an empty row, an empty column and a repeated row."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.25)
-    X[3] = 0.0
-    X[:, 4] = 0.0
-    X[7] = X[6]
-    return X
-
-
-def _unsorted(X: Array) -> sp.csr_matrix:
-    canonical = sp.csr_matrix(X)
-    rows = itertools.pairwise(canonical.indptr)
-    order = np.concatenate([np.arange(start, stop)[::-1] for start, stop in rows]).astype(int)
-    return sp.csr_matrix(
-        (canonical.data[order], canonical.indices[order], canonical.indptr), shape=X.shape
-    )
-
-
-def _duplicated(X: Array) -> sp.csr_matrix:
-    """Every entry v stored twice, as 2 v and -v: only their (exact) sum means anything."""
-    canonical = sp.csr_matrix(X)
-    data = np.stack([2.0 * canonical.data, -canonical.data], axis=1).ravel()
-    return sp.csr_matrix(
-        (data, np.repeat(canonical.indices, 2), 2 * canonical.indptr), shape=X.shape
-    )
-
-
-def _explicit_zeros(X: Array) -> sp.csr_matrix:
-    """Every entry stored, zeros too."""
-    n, d = X.shape
-    return sp.csr_matrix(
-        (X.ravel().copy(), np.tile(np.arange(d), n), np.arange(0, n * d + 1, d)), shape=X.shape
-    )
-
-
-def _int64_indices(X: Array) -> sp.csr_array:
-    A = sp.csr_array(X)
-    A.indices = A.indices.astype(np.int64)
-    A.indptr = A.indptr.astype(np.int64)
-    return A
-
-
-SPARSE_FORMS: dict[str, Callable[[Array], Any]] = {
-    "csr_matrix": sp.csr_matrix,
-    "csr_array": sp.csr_array,
-    "csc_matrix": sp.csc_matrix,
-    "csc_array": sp.csc_array,
-    "coo_matrix": sp.coo_matrix,
-    "coo_array": sp.coo_array,
-    "int64 indices": _int64_indices,
-    "unsorted indices": _unsorted,
-    "duplicate entries": _duplicated,
-    "explicit zeros": _explicit_zeros,
-}
-
-
-def as_dense(Z: Any) -> Array:
-    """Z as an ndarray, whatever container the map answered with."""
-    return Z.toarray() if sp.issparse(Z) else np.asarray(Z)
-
-
-def stored_arrays(X: Any) -> list[Array]:
-    """Copies of the arrays behind a dense or sparse X, to see whether anybody wrote to them."""
-    names = ("data", "indices", "indptr", "row", "col")
-    arrays = [getattr(X, name) for name in names if hasattr(X, name)] if sp.issparse(X) else [X]
-    return [np.array(array) for array in arrays]
-
-
-# --- unbiasedness: E[Z Z^T] = K ------------------------------------------------------------------
-
-#: The consistent relative bias that the test must not miss, and how surely.
-DETECTABLE_BIAS = 0.05
-FALSE_ALARM = 1e-6
-MISS = 1e-4
-PILOT_SEEDS = 100
-MINIMUM_SEEDS = 300
-
-
-def bias_directions(K: Array) -> dict[str, Array]:
-    """Linear functionals <A, G> of a symmetric G = Z Z^T, scaled so that <A, K> = 1 where it can.
-
-    The entries one by one find a bias somewhere; the scales add up what every entry has a little
-    of (they are what finds a small consistent bias); the eigenvectors look at the directions of
-    small eigenvalue, which entries hide and a solver meets.
-    """
-    n = len(K)
-    directions: dict[str, Array] = {}
-    for i in range(n):
-        for j in range(i, n):
-            A = np.zeros((n, n))
-            A[i, j] = 1.0
-            directions[f"entry ({i}, {j})"] = A
-    off_diagonal = K - np.diag(np.diag(K))
-    directions["overall scale"] = K / np.vdot(K, K)
-    directions["scale of the diagonal"] = np.eye(n) / np.trace(K)
-    directions["scale off the diagonal"] = off_diagonal / np.vdot(off_diagonal, off_diagonal)
-    values, vectors = np.linalg.eigh(K)
-    for k, (value, u) in enumerate(zip(values, vectors.T, strict=True)):
-        directions[f"eigenvector {k} (eigenvalue {value:.3g})"] = np.outer(u, u) / max(value, 1e-8)
-    return directions
-
-
-def critical_value(n_tests: int) -> float:
-    """Two-sided normal quantile of FALSE_ALARM, with Bonferroni's correction for n_tests."""
-    return float(norm.isf(FALSE_ALARM / (2 * n_tests)))
-
-
-def seeds_needed(scale_deviation: float, n_tests: int) -> int:
-    """Seeds for which a relative bias of DETECTABLE_BIAS is missed with probability < MISS.
-
-    The overall scale is a mean over seeds of values with standard deviation `scale_deviation`. It
-    is called biased beyond the critical value, in standard errors, so the bias must be worth that
-    and the quantile of MISS together. Half as many again: the pilot's deviation is an estimate.
-    """
-    errors = critical_value(n_tests) + norm.isf(MISS)
-    return max(MINIMUM_SEEDS, int(np.ceil(1.5 * (errors * scale_deviation / DETECTABLE_BIAS) ** 2)))
-
-
-def bias_report(
-    samples: Array, K: Array, negligible: float = 1e-10
-) -> dict[str, tuple[float, float]]:
-    """Bias and z-score of every direction; samples has shape (seeds, n, n).
-
-    A functional that the map gets exactly (|z|^2 = 1, or the trace under row-norm sampling) has no
-    variance, only rounding: a bias below `negligible`, relative to the functional of K, is none.
-    """
-    report = {}
-    for name, A in bias_directions(K).items():
-        deviations = np.tensordot(samples - K, A, axes=2)
-        bias = float(deviations.mean())
-        floor = negligible * float(np.abs(A).sum() * np.abs(K).max())
-        error = max(float(deviations.std(ddof=1) / np.sqrt(len(samples))), floor)
-        report[name] = (bias, 0.0 if abs(bias) <= floor else bias / error)
-    return report
-
-
-# --- the battery ---------------------------------------------------------------------------------
+from kernelsieve.testing.bias import (
+    DETECTABLE_BIAS,
+    PILOT_SEEDS,
+    bias_directions,
+    bias_report,
+    critical_value,
+    seeds_needed,
+)
+from kernelsieve.testing.data import (
+    SPARSE_FORMS,
+    Array,
+    as_dense,
+    points,
+    sparse_points,
+    stored_arrays,
+)
 
 
 class FeatureMapBattery:
@@ -217,13 +85,16 @@ class FeatureMapBattery:
 
     def gram(self, X: Array) -> Array:
         """The kernel matrix that Z Z^T estimates at `self.gamma`."""
-        return oracles.gram(oracles.gaussian, X, gamma=self.gamma)
+        return rbf_kernel(X, gamma=self.gamma)
 
     def model(self, features: Any) -> Any:
-        """A regressor with the map as its parameter `features`."""
+        """A regressor in which ``features__gamma`` is the gamma of the map."""
         from kernelsieve import KernelRidge
+        from kernelsieve.features import FeatureMap
 
-        return KernelRidge(features=features, alpha=1e-3)
+        if isinstance(features, FeatureMap):
+            return KernelRidge(features=features, alpha=1e-3)
+        return Pipeline([("features", features), ("ridge", Ridge(1e-3))])
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -337,7 +208,7 @@ class FeatureMapBattery:
 
     @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, bool])
     def test_integers_become_float64(self, dtype: type) -> None:
-        X = (10 * np.abs(points())).astype(dtype)
+        X: Any = (10 * np.abs(points())).astype(dtype)
         Z = self.build().fit_transform(X)
         assert Z.dtype == np.float64, f"{np.dtype(dtype).name} input gave {Z.dtype} features"
         np.testing.assert_allclose(

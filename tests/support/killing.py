@@ -1,4 +1,6 @@
-"""Kill a command at random moments: ``python tests/killing.py --moments 50 -- fit a.csv ...``.
+"""Kill a command at random moments.
+
+    python tests/support/killing.py --moments 50 -- fit a.csv ...
 
 Everything is imported once; every run is a fork of this process, killed by SIGKILL after a random
 part of the time that an undisturbed run took. Prints how many were killed, how many ended first.
