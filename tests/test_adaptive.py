@@ -37,9 +37,9 @@ from test_row_norm import (
 )
 
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
+from kernelsieve._random import keyed_rows
 from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Polynomial
-from kernelsieve.sources.keyed import keyed_rows
 from kernelsieve.testing.data import as_dense
 
 Array = Any

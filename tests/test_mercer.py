@@ -15,6 +15,7 @@ from test_sampling import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
 from kernelsieve._native.mercer import count_cells, damped_powers
+from kernelsieve._random import keyed_rows
 from kernelsieve.engine import space
 from kernelsieve.engine.mercer_proposal import MercerProposal
 from kernelsieve.engine.space import MercerSpace
@@ -28,7 +29,6 @@ from kernelsieve.products.mercer_basis import (
 )
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sources.keyed import keyed_rows
 
 Array = Any
 

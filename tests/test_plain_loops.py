@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numba import config
 
 import kernelsieve as ks
-from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve._random import keyed_rows
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from kernelsieve import RowNormFeatures
+from kernelsieve._random import keyed_rows
 from kernelsieve.engine import distinct, space
 from kernelsieve.features import adaptive, row_norm, sampled
 from kernelsieve.kernels import (
@@ -26,7 +27,6 @@ from kernelsieve.kernels import (
     Polynomial,
 )
 from kernelsieve.products import frame
-from kernelsieve.sources.keyed import keyed_rows
 from kernelsieve.testing import FeatureMapBattery
 from kernelsieve.testing.bias import bias_report, critical_value
 from kernelsieve.testing.data import SPARSE_FORMS, as_dense, points, sparse_points

@@ -18,6 +18,7 @@ from scipy import stats
 from test_row_norm import time_limit
 
 from kernelsieve._native.row_norm import coordinate_words
+from kernelsieve._random import keyed_rows, row_hashes
 from kernelsieve.engine import distinct, space
 from kernelsieve.engine.anchors import lambda_for_dimension, make_anchors
 from kernelsieve.engine.distinct import draw_distinct
@@ -27,7 +28,7 @@ from kernelsieve.engine.space import MonomialSpace, Pool
 from kernelsieve.engine.thinning import capped_proportional, systematic_sample
 from kernelsieve.engine.two_phase import PoolScores, keep_probabilities, score_pool
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.products import product_features
 from kernelsieve.products.frame import Frame, principal_directions
@@ -35,9 +36,7 @@ from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.products.trie import Trie, build_trie
-from kernelsieve.sources.keyed import keyed_rows, row_hashes
-from kernelsieve.sources.target_columns import target_columns
-from kernelsieve.sources.targets import MAX_CLASSES
+from kernelsieve.sources.summaries import MAX_CLASSES, target_columns
 
 Array = Any
 Index = tuple[int, ...]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures
-from kernelsieve.kernels.series import Radii
+from kernelsieve.kernels.base import Radii
 from kernelsieve.sources import (
     ArrowSource,
     BlockSource,
@@ -31,9 +31,9 @@ from kernelsieve.sources import (
     npy,
     svmlight,
 )
-from kernelsieve.sources.base import ArraySource, Part, Source, folds
-from kernelsieve.sources.moments import Moments, moments
-from kernelsieve.sources.targets import TargetSummary
+from kernelsieve.sources.base import ArraySource, Source
+from kernelsieve.sources.summaries import Moments, TargetSummary, moments
+from kernelsieve.sources.views import Part, folds
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from kernelsieve.engine.distinct import Draws, write_draws
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MercerBasis
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sources.moments import weighted_counts
+from kernelsieve.sources.summaries import weighted_counts
 
 
 class MercerProposal:

@@ -16,11 +16,11 @@ from scipy.special import gammaln, logsumexp
 
 from kernelsieve._native.row_norm import draw_monomials
 from kernelsieve.engine.distinct import Draws, write_draws
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sources.moments import squared_norms
+from kernelsieve.sources.summaries import squared_norms
 
 
 class RowNormProposal:

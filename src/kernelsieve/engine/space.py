@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.mercer import count_cells
 from kernelsieve._native.supports import list_nonzero
+from kernelsieve._random import keyed_rows
 from kernelsieve.engine.distinct import draw_distinct
 from kernelsieve.engine.mercer_proposal import MercerProposal
 from kernelsieve.engine.rank_conditioning import inclusion_probabilities
 from kernelsieve.engine.row_norm import RowNormProposal
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MOMENT_CELLS, MercerBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Block, Source, as_source
-from kernelsieve.sources.keyed import keyed_rows
-from kernelsieve.sources.moments import moments
+from kernelsieve.sources.summaries import moments
 
 PROPOSAL_ROWS = 8192  # dense rows that draws come from
 SPARSE_PROPOSAL_ENTRIES = 2**24  # of the sparse rows that draws come from: mostly all of them

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._random import stream
+from kernelsieve._random import keyed_rows, stream
 from kernelsieve.engine.anchors import (
     Anchors,
     lambda_for_dimension,
@@ -21,9 +21,7 @@ from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.paper.recursion import recursive_leverage_sampling
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Block, Source
-from kernelsieve.sources.keyed import keyed_rows
-from kernelsieve.sources.moments import target_summary
-from kernelsieve.sources.target_columns import checked_targets
+from kernelsieve.sources.summaries import checked_targets, target_summary
 
 POOL_FACTOR = 12
 MAX_DRAWS = 2_000_000

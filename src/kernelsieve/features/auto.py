@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import root_seed, stream
+from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._validation import check_positive
 from kernelsieve.diagnostics import kernel_error
 from kernelsieve.features.adaptive import AdaptiveFeatures
@@ -21,13 +21,10 @@ from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.kernels.series import SeriesTooLongError
+from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.keyed import keyed_rows
-from kernelsieve.sources.moments import target_summary
-from kernelsieve.sources.target_columns import checked_targets
-from kernelsieve.sources.targets import TargetSummary
+from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
 TRIAL_ROWS = 4000
 TRIAL_COMPONENTS = 500

@@ -15,7 +15,8 @@ from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
 from kernelsieve._validation import check_count, sparse_output, valid_rows
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Matern, SeriesKernel, resolve_kernel
-from kernelsieve.sources.base import ArraySource, Mapped, Source, check_source
+from kernelsieve.sources.base import ArraySource, Source, check_source
+from kernelsieve.sources.views import Mapped
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 BOUNDED = (Gaussian, Laplacian, Matern)  # kernels with k(x, x) = 1

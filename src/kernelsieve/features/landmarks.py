@@ -8,13 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._random import stream
+from kernelsieve._random import keyed_rows, stream
 from kernelsieve.engine.anchors import lambda_for_dimension
 from kernelsieve.engine.thinning import capped_proportional, systematic_sample
 from kernelsieve.features.recursive_leverage import recursive_leverage_scores
 from kernelsieve.features.rpcholesky import rpcholesky_pivots
 from kernelsieve.kernels import Kernel
-from kernelsieve.sources.keyed import keyed_rows
 
 FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS = 200, 1000
 SMALLEST_SAMPLE = 32

@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import row_blocks
-from kernelsieve._random import stream
+from kernelsieve._random import keyed_rows, stream
 from kernelsieve.features.series import Block, SeriesFeatures, SeriesRows, degree_masses
-from kernelsieve.sources.keyed import keyed_rows
 
 CHUNK = 64  # features whose signs are held at a time
 PAIR_ROWS = 256

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._random import stream
+from kernelsieve._random import row_hashes, stream
 from kernelsieve.engine.thinning import capped_proportional, systematic_sample
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.linalg.whitening import inverse_of_lower, times_upper
-from kernelsieve.sources.keyed import row_hashes
 
 BLOCK_ROWS = 1024
 

@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._random import root_seed, stream
+from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
 from kernelsieve.engine.space import MercerSpace, MonomialSpace, Space, proposal_rows
 from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
-from kernelsieve.kernels.series import Series, SeriesTooLongError
+from kernelsieve.kernels.base import Series, SeriesTooLongError
 from kernelsieve.products.frame import ROTATION_ROWS, Frame
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import ArraySource, Block, Source
-from kernelsieve.sources.keyed import keyed_rows
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 TRIAL_ROWS = 1024

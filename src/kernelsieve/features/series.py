@@ -23,8 +23,8 @@ from kernelsieve._random import stream
 from kernelsieve._validation import check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.kernels.series import Series
-from kernelsieve.sources.moments import squared_norms
+from kernelsieve.kernels.base import Series
+from kernelsieve.sources.summaries import squared_norms
 
 TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 MASS_ROWS = 4096

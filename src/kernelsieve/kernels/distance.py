@@ -14,7 +14,7 @@ from kernelsieve._validation import check_points, check_positive
 from kernelsieve.kernels.base import Kernel, SeriesKernel
 from kernelsieve.kernels.gram import distances, manhattan
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.moments import column_means
+from kernelsieve.sources.summaries import column_means
 
 
 @dataclass(frozen=True)

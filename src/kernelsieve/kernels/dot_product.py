@@ -14,7 +14,7 @@ from scipy.special import gammainc, gammaln, logsumexp
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.kernels.base import SeriesKernel
 from kernelsieve.kernels.gram import fill_gram
-from kernelsieve.sources.moments import squared_norms
+from kernelsieve.sources.summaries import squared_norms
 
 SMALLEST_FACTOR = 1e-15  # of inner products in float32
 

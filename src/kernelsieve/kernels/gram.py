@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelsieve._memory import check_matrix, check_square
 from kernelsieve._native.sparse_product import csr_times_csc
 from kernelsieve._parallel import map_row_blocks, row_blocks
-from kernelsieve.sources.moments import column_means, squared_norms
+from kernelsieve.sources.summaries import column_means, squared_norms
 
 TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache

@@ -18,7 +18,7 @@ from kernelsieve.kernels.dot_product import (
 )
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.moments import moments
+from kernelsieve.sources.summaries import moments
 
 NAMES = {
     "gaussian": lambda gamma, degree, coef0: Gaussian(gamma),

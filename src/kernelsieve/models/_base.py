@@ -18,7 +18,7 @@ from kernelsieve._parallel import thread_count
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, check_source, recoded
-from kernelsieve.sources.moments import moments
+from kernelsieve.sources.summaries import moments
 
 LARGEST_SCALE_RATIO = 1e3
 NAMED_COLUMNS = 5

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._random import keyed_rows
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.keyed import keyed_rows
 
 SOURCE_ROWS = 20_000
 

@@ -18,7 +18,8 @@ from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import Centred
 from kernelsieve.models._base import FeatureModel, columns_of
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import ArraySource, Block, Source, as_source, folds
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source
+from kernelsieve.sources.views import folds
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):

@@ -16,14 +16,14 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread
-from kernelsieve._random import root_seed
+from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, times
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Block, Mapped, Source, as_source, recoded
-from kernelsieve.sources.keyed import keyed_rows
+from kernelsieve.sources.base import Block, Source, as_source, recoded
+from kernelsieve.sources.views import Mapped
 
 LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
 LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means goes by passes over the rows

@@ -14,13 +14,13 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve._progress import track
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_positive
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.row_sampler import RowSample, RowSampler
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sources.moments import squared_norms
+from kernelsieve.sources.summaries import squared_norms
 
 BLOCK_ROWS = 2048  # that a thread evaluates at a time
 

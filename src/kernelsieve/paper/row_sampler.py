@@ -13,14 +13,14 @@ from scipy.special import gammaln
 
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_points, check_positive
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.linalg.inverse_root import inverse_root_vectors
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.partition import Partition, shortened
 from kernelsieve.paper.paths import PathSampler
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.sketches import PolySketch
-from kernelsieve.sources.moments import squared_norms
+from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_LIST = 10**6  # index tuples that ``distribution`` is willing to list
 

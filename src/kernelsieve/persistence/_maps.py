@@ -24,7 +24,7 @@ from kernelsieve.features.oblivious import SampledGaussianMatrix
 from kernelsieve.features.power_tree import LEAF_SPARSITY
 from kernelsieve.features.series import Block, SeriesFeatures, monomial_count
 from kernelsieve.kernels import Kernel
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
 from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import FLOATS, Fields, check_array, wrong

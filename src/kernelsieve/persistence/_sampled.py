@@ -16,8 +16,7 @@ from kernelsieve.diagnostics import Estimate
 from kernelsieve.features import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Kernel
-from kernelsieve.kernels.base import MAX_DEGREE
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import MAX_DEGREE, Series
 from kernelsieve.persistence._estimators import Estimator
 from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import Fields, wrong

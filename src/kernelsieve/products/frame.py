@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve.kernels.series import Series
+from kernelsieve._random import keyed_rows
+from kernelsieve.kernels.base import Series
 from kernelsieve.sources.base import as_source
-from kernelsieve.sources.keyed import keyed_rows
-from kernelsieve.sources.moments import column_means, moments, second_moments, squared_norms
+from kernelsieve.sources.summaries import column_means, moments, second_moments, squared_norms
 
 ROTATION_ROWS = 8192  # any rotation is right; these rows suffice for a good one
 # Directions that those rows do not show may show elsewhere: they keep this share of the mean.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native.mercer import POINTS, all_damped_powers, mercer_atoms, tabulate
-from kernelsieve.kernels.series import SeriesTooLongError
+from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve._native.powers import power_table
-from kernelsieve.kernels.series import Series
+from kernelsieve.kernels.base import Series
 from kernelsieve.products.multisets import Multisets
 
 # Beyond this |x'|^2 the Gaussian's exp(-|x'|^2 / 2) underflows: the features are 0 there.

@@ -15,7 +15,7 @@ from kernelsieve._parallel import ordered_row_blocks, row_blocks
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges, build_trie
-from kernelsieve.sources.moments import squared_norms, weighted_counts
+from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
 SPARSE_BLOCK_ROWS = 2048

@@ -20,7 +20,7 @@ from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.features.series import degree_masses
 from kernelsieve.kernels import SeriesKernel
-from kernelsieve.kernels.series import SeriesTooLongError
+from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
 from kernelsieve.models.explain import Explanation, explain
 from kernelsieve.tables.encoder import TableEncoder
