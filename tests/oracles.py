@@ -62,6 +62,26 @@ def laplacian(x: Sequence[float], y: Sequence[float], gamma: float = 1.0) -> flo
     return math.exp(-gamma * math.fsum(abs(a - b) for a, b in zip(x, y, strict=True)))
 
 
+def product(
+    x: Sequence[float], y: Sequence[float], rates: Sequence[float], families: Sequence[str]
+) -> float:
+    """prod_i k_i(r_i |x_i - y_i|)."""
+    value = 1.0
+    for a, b, rate, family in zip(x, y, rates, families, strict=True):
+        t = rate * abs(a - b)
+        if family == "gaussian":
+            value *= math.exp(-t * t)
+        elif family == "laplacian":
+            value *= math.exp(-t)
+        elif family == "matern32":
+            value *= (1.0 + math.sqrt(3.0) * t) * math.exp(-math.sqrt(3.0) * t)
+        elif family == "matern52":
+            value *= (1.0 + math.sqrt(5.0) * t + 5.0 * t * t / 3.0) * math.exp(-math.sqrt(5.0) * t)
+        elif a != b:  # categorical
+            value *= math.exp(-rate)
+    return value
+
+
 def matern(
     x: Sequence[float], y: Sequence[float], length_scale: float = 1.0, nu: float = 1.5
 ) -> float:

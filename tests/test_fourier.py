@@ -381,7 +381,7 @@ def test_default_gamma_is_scale() -> None:
     [
         ({"variant": "sine"}, "variant='sine'.*cos\\+sin"),
         ({"frequencies": "random"}, "frequencies='random'.*structured"),
-        ({"kernel": "poly"}, "Polynomial.*Gaussian, Laplacian or Matern"),
+        ({"kernel": "poly"}, "Polynomial.*Gaussian, Laplacian, Matern or Product"),
         ({"kernel": "exponential", "frequencies": "orthogonal"}, "Exponential.*Gaussian"),
         ({"kernel": Laplacian(), "frequencies": "orthogonal"}, "'orthogonal'.*'plain'.*Matern"),
         ({"kernel": Laplacian(), "frequencies": "structured"}, "'structured'.*'plain'.*Matern"),

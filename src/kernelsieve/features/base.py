@@ -14,12 +14,20 @@ from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
 from kernelsieve._validation import check_count, sparse_output, valid_rows
-from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Matern, SeriesKernel, resolve_kernel
+from kernelsieve.kernels import (
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Matern,
+    Product,
+    SeriesKernel,
+    resolve_kernel,
+)
 from kernelsieve.sources.base import ArraySource, Source, check_source
 from kernelsieve.sources.views import Mapped
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
-BOUNDED = (Gaussian, Laplacian, Matern)  # kernels with k(x, x) = 1
+BOUNDED = (Gaussian, Laplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
     "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
     "kernelsieve.sources, which goes block by block"

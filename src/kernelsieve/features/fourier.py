@@ -21,9 +21,10 @@ from kernelsieve.features.frequencies import (
     modified_frequencies,
     orthogonal_frequencies,
     plain_frequencies,
+    product_frequencies,
     structured_frequencies,
 )
-from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
 from kernelsieve.sources.base import Block, Source
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
@@ -40,7 +41,7 @@ class FourierFeatures(FeatureMap):
     ----------
     n_components : int, default 1000
         Number of features.
-    kernel : "gaussian", "laplacian", "matern" or such a Kernel, default "gaussian"
+    kernel : "gaussian", "laplacian", "matern", such a Kernel or Product, default "gaussian"
     gamma : "scale", "auto" or float, default "scale"
         exp(-gamma ‖x - y‖^2), exp(-gamma ‖x - y‖_1), or Matern's kernel (nu = 3/2) with the length
         1 / sqrt(2 gamma); "scale" is 1 / (d var(X)).
@@ -124,13 +125,17 @@ class FourierFeatures(FeatureMap):
     ) -> tuple[NDArray[np.float64] | StructuredFrequencies, NDArray[np.float64]]:
         """Frequencies and their weights."""
         kernel, d = self.kernel_, X.shape[1]
-        if not isinstance(kernel, Gaussian | Laplacian | Matern):
+        if not isinstance(kernel, Gaussian | Laplacian | Matern | Product):
             raise ValueError(
-                f"kernel={kernel!r} has no Fourier features: use Gaussian, Laplacian or Matern"
+                f"kernel={kernel!r} has no Fourier features: use Gaussian, Laplacian, Matern or "
+                "Product"
             )
         if self.frequencies == "plain":
-            return plain_frequencies(kernel, d, count, rng), np.ones(count)
-        if isinstance(kernel, Laplacian):
+            if not isinstance(kernel, Product):
+                return plain_frequencies(kernel, d, count, rng), np.ones(count)
+            _check_categories(kernel, X)
+            return product_frequencies(kernel, d, count, rng), np.ones(count)
+        if isinstance(kernel, Laplacian | Product):
             raise ValueError(
                 f"frequencies={self.frequencies!r} needs a kernel of |x - y|, which {kernel!r} is "
                 "not: use 'plain', or Matern with nu=0.5"
@@ -162,6 +167,8 @@ class FourierFeatures(FeatureMap):
         weights = (self.weights_ * np.sqrt(2.0 / self.n_components_)).astype(X.dtype)
         phases = self.phases_.astype(X.dtype)
         pairs = len(weights) - len(phases)
+        if isinstance(self.kernel_, Product):
+            X = self.kernel_.points(X).astype(X.dtype)
         for rows in row_blocks(X.shape[0], _rows_at_once(X, frequencies)):
             for start, stop, angles in _angles(X[rows], frequencies):
                 middle = min(max(start, pairs), stop)
@@ -182,6 +189,25 @@ class FourierFeatures(FeatureMap):
     def _block_rows(self, dtype: Any) -> int:
         rows = super()._block_rows(dtype)
         return max(rows, BLOCK_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
+
+
+def _check_categories(kernel: Product, X: Source) -> None:
+    """Refuse codes that are not integers: frequencies of categories tell integers apart only."""
+    families = kernel.families_for(X.shape[1])
+    columns = [c for c in kernel.active(X.shape[1]) if families[c] == "categorical"]
+    if not columns:
+        return
+
+    def broken(block: Block) -> NDArray[np.int64]:
+        codes = block.X[:, columns]
+        return (codes != np.round(codes)).sum(axis=0).astype(np.int64)
+
+    counts = X.reduce(broken)
+    if counts.any():
+        raise ValueError(
+            f"column {columns[int(np.argmax(counts))]} is categorical and holds numbers that are "
+            "not integers: Fourier features need integer codes, or use NystromFeatures"
+        )
 
 
 def _range(dtype: Any) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from scipy.special import betainc, betaincinv, gammaincc, gammainccinv
 
 from kernelsieve._native.fourier import structured_angles
 from kernelsieve._native.lanes import LANES
-from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
 from kernelsieve.sketches._base import power_of_two
 
 Radial = Gaussian | Matern  # kernels of |x - y|
@@ -60,6 +60,29 @@ def normal_scales(kernel: Radial, count: int, rng: np.random.Generator) -> NDArr
     with np.errstate(divide="ignore"):
         stretch = np.sqrt(2.0 * kernel.nu / rng.chisquare(2.0 * kernel.nu, size=count))
     return np.minimum(stretch, HIGHEST) / kernel.length_scale
+
+
+def product_frequencies(
+    kernel: Product, n_features: int, count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Independent frequencies of a product kernel's scaled points, of shape (n_features, count).
+
+    Each column has the frequencies of its own one-dimensional kernel. Those of a category are 0,
+    or uniform on the circle, where the mean of cos(w (u - v)) is 0 for different integers.
+    """
+    families, rates = kernel.families_for(n_features), kernel.rates_for(n_features)
+    frequencies = np.zeros((n_features, count))
+    for column in kernel.active(n_features):
+        if families[column] == "categorical":
+            other = rng.random(count) >= math.exp(-rates[column])
+            frequencies[column] = np.where(other, rng.uniform(-math.pi, math.pi, count), 0.0)
+        elif families[column] == "laplacian":
+            frequencies[column] = rng.standard_cauchy(count)
+        elif families[column] == "gaussian":
+            frequencies[column] = math.sqrt(2.0) * rng.standard_normal(count)
+        else:  # Student's t, with 2 nu degrees of freedom
+            frequencies[column] = rng.standard_t(3 if families[column] == "matern32" else 5, count)
+    return frequencies
 
 
 # --- orthogonal blocks ---------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from kernelsieve.kernels.dot_product import (
     Polynomial,
 )
 from kernelsieve.kernels.pairwise import Pairwise
+from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.resolve import resolve_kernel
+from kernelsieve.kernels.warps import Warp
 
 __all__ = [
     "DotProduct",
@@ -31,6 +33,8 @@ __all__ = [
     "Matern",
     "Pairwise",
     "Polynomial",
+    "Product",
     "SeriesKernel",
+    "Warp",
     "resolve_kernel",
 ]

@@ -17,6 +17,7 @@ from kernelsieve.kernels.dot_product import (
     Polynomial,
 )
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
+from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import moments
 
@@ -45,7 +46,7 @@ def resolve_kernel(
     kernel : Kernel, str or callable
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
         "inverse_polynomial", "linear", "laplacian", "matern", "cosine", "chi2", or a function of
-        two rows.
+        two rows; or "rbf" and "matern" as objects of ``sklearn.gaussian_process.kernels``.
     X : {array-like, CSR} of shape (n, d), or Source
         The data, which gamma="scale" looks at.
     gamma : "scale", "auto" or float
@@ -57,6 +58,7 @@ def resolve_kernel(
     >>> resolve_kernel("rbf", [[0.0, 2.0]], gamma="scale")
     Gaussian(gamma=0.5)
     """
+    kernel = from_gaussian_process(kernel)
     if isinstance(kernel, Kernel) or (callable(kernel) and not isinstance(kernel, type)):
         if gamma != "scale":
             raise ValueError(f"gamma={gamma!r} is given beside {kernel!r}: set it in the kernel")
@@ -71,6 +73,36 @@ def resolve_kernel(
     if kernel == "chi2" and isinstance(gamma, str) and gamma == "scale":
         gamma = 1.0
     return NAMES[kernel](_resolve_gamma(gamma, X), degree, coef0)
+
+
+def from_gaussian_process(kernel: Any) -> Any:
+    """The same kernel as one of ours, if it comes from ``sklearn.gaussian_process.kernels``.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from_gaussian_process(RBF([0.5, 2.0]))
+    Product(rates=[1.414, 0.3536], families='gaussian')
+    """
+    if type(kernel).__module__ != "sklearn.gaussian_process.kernels":
+        return kernel
+    name, scale = type(kernel).__name__, getattr(kernel, "length_scale", 1.0)
+    smoothness = getattr(kernel, "nu", math.inf)
+    if name not in ("RBF", "Matern"):
+        raise ValueError(
+            f"kernel={kernel!r} is not one that features stand for: pass RBF or Matern alone. A "
+            "constant factor divides alpha, and a white term is added to it, so put both in alpha"
+        )
+    if np.ndim(scale) == 0:
+        if math.isinf(smoothness):
+            return Gaussian(0.5 / float(scale) ** 2)
+        return Matern(float(scale), float(smoothness))
+    if not math.isinf(smoothness):
+        raise ValueError(
+            f"kernel={kernel!r} is not a product over the columns: use Product with 'matern32' or "
+            "'matern52', or divide the columns of X by their length scales"
+        )
+    return Product(math.sqrt(0.5) / np.asarray(scale, dtype=np.float64))
 
 
 def _resolve_gamma(gamma: Any, X: Any) -> float:

@@ -1,0 +1,346 @@
+"""Products of one-dimensional kernels, with a rate for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._native.product_gram import (
+    CATEGORICAL,
+    GAUSSIAN,
+    LAPLACIAN,
+    multiply_exponentials,
+    multiply_polynomials,
+)
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve._validation import check_choice, check_points
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, distances, empty_gram, manhattan
+from kernelsieve.kernels.warps import Warp
+
+FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
+SHOWN = 6  # rates in a repr
+# Matern's polynomials are at most the inverse of their exponentials. With few columns at a time
+# and nothing below this exponent, neither overflows float32.
+POLYNOMIAL_COLUMNS = 16
+LOWEST_EXPONENT = -87.0
+MIDDLE_ROWS = 101
+
+
+@dataclass(frozen=True, repr=False)
+class Product(Kernel):
+    """k(x, y) = prod_i k_i(r_i |w_i(x_i) - w_i(y_i)|): one rate, family and warp for each column.
+
+    Parameters
+    ----------
+    rates : float, or sequence of one for each column
+        How fast the kernel falls along a column: inverse length scales. A column with rate 0 does
+        not take part. One number is for every column.
+    families : str, or sequence of one for each column, default "gaussian"
+        With t = r |x - y|:
+
+        - "gaussian": exp(-t^2)
+        - "laplacian": exp(-t)
+        - "matern32": (1 + sqrt(3) t) exp(-sqrt(3) t)
+        - "matern52": (1 + sqrt(5) t + 5 t^2 / 3) exp(-sqrt(5) t)
+        - "categorical": 1 where x = y, else exp(-r)
+    warps : sequence of Warp, one for each column, optional
+        A monotone function of each column, applied first. Categorical columns ignore theirs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve.kernels import Product
+    >>> kernel = Product([1.0, 0.0, 0.5], ["gaussian", "gaussian", "laplacian"])
+    >>> kernel
+    Product(rates=[1, 0, 0.5], families=['gaussian', 'gaussian', 'laplacian'])
+    >>> kernel(np.array([[0.0, 5.0, 0.0], [1.0, 7.0, 2.0]])).round(4)
+    array([[1.    , 0.1353],
+           [0.1353, 1.    ]])
+    """
+
+    rates: Any
+    families: Any = "gaussian"
+    warps: Any = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "rates", _numbers(self.rates))
+        if not isinstance(self.families, str):
+            set_field(self, "families", _as_tuple(self.families, str))
+        if self.warps is not None:
+            set_field(self, "warps", _as_tuple(self.warps, Warp))
+        for name, kind in (("families", str), ("warps", Warp)):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and not all(isinstance(item, kind) for item in value):
+                raise TypeError(f"{name}={value!r} must hold a {kind.__name__} for each column")
+        for family in {self.families} if isinstance(self.families, str) else set(self.families):
+            check_choice(family, "families", FAMILIES)
+        lengths = {
+            name: len(value)
+            for name, value in self.get_params().items()
+            if isinstance(value, tuple)
+        }
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{lengths} must be equal: each holds one value for each column")
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments that make this kernel."""
+        return {"rates": self.rates, "families": self.families, "warps": self.warps}
+
+    def __repr__(self) -> str:
+        if isinstance(self.rates, float):
+            rates = f"{self.rates:g}"
+        else:
+            shown = [f"{rate:.4g}" for rate in self.rates]
+            if len(shown) > SHOWN:
+                active = sum(rate > 0 for rate in self.rates)
+                rest = f"... ({active} of {len(shown)} columns active)"
+                shown = [*shown[:SHOWN], rest]
+            rates = f"[{', '.join(shown)}]"
+        return f"Product(rates={rates}, families={self._shown_families()}{self._shown_warps()})"
+
+    def _shown_families(self) -> str:
+        if isinstance(self.families, str):
+            return repr(self.families)
+        if len(set(self.families)) == 1:
+            return repr(self.families[0])
+        return repr(list(self.families)) if len(self.families) <= SHOWN else _counted(self.families)
+
+    def _shown_warps(self) -> str:
+        if self.warps is None:
+            return ""
+        return f", warps={_counted(warp.kind for warp in self.warps)}"
+
+    @property
+    def n_columns(self) -> int | None:
+        """The number of columns, or None where one rate, family and no warp serve any number."""
+        for value in self.get_params().values():
+            if isinstance(value, tuple):
+                return len(value)
+        return None
+
+    def rates_for(self, n_columns: int) -> NDArray[np.float64]:
+        """The rate of each of ``n_columns`` columns."""
+        self._check_columns(n_columns)
+        return np.broadcast_to(np.asarray(self.rates, dtype=np.float64), n_columns).copy()
+
+    def families_for(self, n_columns: int) -> tuple[str, ...]:
+        """The family of each of ``n_columns`` columns."""
+        self._check_columns(n_columns)
+        several = isinstance(self.families, tuple)
+        return self.families if several else (self.families,) * n_columns
+
+    def scaled(self, factor: float) -> Product:
+        """The same kernel with all rates multiplied by ``factor``."""
+        rates = np.asarray(self.rates, dtype=np.float64) * factor
+        return Product(rates if rates.ndim else float(rates), self.families, self.warps)
+
+    def _check_columns(self, n_columns: int) -> None:
+        if self.n_columns is not None and self.n_columns != n_columns:
+            raise ValueError(
+                f"{self!r} is a kernel of {self.n_columns} columns, and X has {n_columns}"
+            )
+
+    # --- points ----------------------------------------------------------------------------------
+
+    def active(self, n_columns: int) -> NDArray[np.int64]:
+        """The columns with a rate above 0."""
+        return np.flatnonzero(self.rates_for(n_columns) > 0)
+
+    def points(self, X: Any) -> Any:
+        """Scaled coordinates u_i = r_i w_i(x_i) of all columns.
+
+        The kernel is a product of functions of |u_i - v_i|. Categorical columns with a rate above
+        0 are left as they are.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, d) in float64, or CSR in the float type of X
+        """
+        d = X.shape[1]
+        if sp.issparse(X):
+            self._check_sparse(X)
+            scale = sp.diags_array(self.rates_for(d)).tocsr().astype(X.dtype)
+            return sp.csr_array(sp.csr_array(X) @ scale)
+        points = np.zeros(X.shape)
+        columns = self.active(d)
+        points[:, columns] = self._active_points(X, columns)
+        return points
+
+    def _active_points(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        rates, families = self.rates_for(X.shape[1]), self.families_for(X.shape[1])
+        points = X[:, columns].astype(np.float64)
+        for place, column in enumerate(columns):
+            if families[column] == "categorical":
+                continue
+            if self.warps is not None:
+                points[:, place] = self.warps[column](points[:, place])
+            points[:, place] *= rates[column]
+        return points
+
+    # --- Gram matrices ---------------------------------------------------------------------------
+
+    def diag(self, X: Any) -> NDArray[Any]:
+        X = check_points(X)
+        self._check_columns(X.shape[1])
+        return np.ones(X.shape[0], dtype=X.dtype)
+
+    def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
+        if sp.issparse(X) or sp.issparse(Y):
+            return self._sparse_gram(X, Y, symmetric, n_jobs)
+        d, dtype = X.shape[1], np.result_type(X.dtype, Y.dtype)
+        columns = self.active(d)
+        if not len(columns):
+            gram = empty_gram(X, Y, dtype)
+            gram[...] = 1.0
+            return gram
+        left = self._active_points(X, columns)
+        right = left if symmetric else self._active_points(Y, columns)
+        codes = family_codes(self.families_for(d))[columns]
+        if (codes == GAUSSIAN).all():
+            left = left.astype(dtype, copy=False)
+            right = left if symmetric else right.astype(dtype, copy=False)
+            gram = distances(left, right, -1.0, np.exp, n_jobs)
+        else:
+            gram = product_gram(left, right, codes, self.rates_for(d)[columns], dtype, n_jobs)
+        if symmetric:
+            np.fill_diagonal(gram, 1.0)
+        return gram
+
+    def _check_sparse(self, X: Any) -> None:
+        families = {self.families_for(X.shape[1])[c] for c in self.active(X.shape[1])}
+        if self.warps is not None or "categorical" in families:
+            raise ValueError(
+                f"{self!r} has warps or categories, which need dense rows: pass X.toarray()"
+            )
+
+    def _sparse_gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
+        families = {self.families_for(X.shape[1])[c] for c in self.active(X.shape[1])}
+        if len(families) > 1 or families - {"gaussian", "laplacian"}:
+            raise ValueError(
+                f"{self!r} has no Gram matrix of sparse rows: use one family for all columns, "
+                "'gaussian' or 'laplacian', or pass X.toarray()"
+            )
+        X, Y = (self.points(sp.csr_array(rows)) for rows in (X, Y))
+        if families == {"laplacian"}:
+            return manhattan(X, Y, -1.0, n_jobs)
+        gram = distances(X, Y, -1.0, np.exp, n_jobs)
+        if symmetric:
+            np.fill_diagonal(gram, 1.0)
+        return gram
+
+
+def family_codes(families: Iterable[str]) -> NDArray[np.int64]:
+    """What compiled code knows the families by."""
+    return np.array([FAMILIES.index(family) for family in families], dtype=np.int64)
+
+
+def product_gram(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    rates: NDArray[np.float64],
+    dtype: Any,
+    n_jobs: int | None = None,
+) -> NDArray[Any]:
+    """The exact kernel of all pairs of scaled points, in tiles that stay in the cache.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n, d)
+    right : ndarray of shape (m, d)
+    codes : ndarray of shape (d,)
+        Of the families.
+    rates : ndarray of shape (d,)
+        Those of categorical columns are used; others are in the points already.
+    dtype : float32 or float64
+        Of the arithmetic and of the result.
+    """
+    middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
+    left = np.ascontiguousarray(left - middle, dtype=dtype)
+    columns = np.ascontiguousarray((right - middle).T, dtype=dtype)
+    rates, one = rates.astype(dtype), np.dtype(dtype).type(1)
+    gram = empty_gram(left, right, dtype)
+    chunks = list(_chunks(codes))
+
+    def fill(rows: slice) -> None:
+        for start in range(0, gram.shape[1], TILE_COLUMNS):
+            tile = gram[rows, start : start + TILE_COLUMNS]
+            tile[...] = one
+            for some, polynomial in chunks:
+                # Compiled loops are vectors where rows are contiguous only.
+                pair = (
+                    np.ascontiguousarray(left[rows, some]),
+                    np.ascontiguousarray(columns[some, start : start + TILE_COLUMNS]),
+                    codes[some],
+                )
+                part = np.zeros(tile.shape, dtype=dtype)
+                multiply_exponentials(*pair, rates[some], one, part)
+                negligible = part < LOWEST_EXPONENT if polynomial else None
+                np.exp(part, out=part)
+                if polynomial:
+                    multiply_polynomials(*pair, one, part)
+                    part[negligible] = 0
+                tile *= part
+
+    map_row_blocks(fill, len(left), TILE_ROWS, n_jobs)
+    return gram
+
+
+def _middle(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A point amid most others: differences do not see the origin, rounding does."""
+    some = points[:: max(1, len(points) // MIDDLE_ROWS)]
+    return np.median(some, axis=0) if len(some) else np.zeros(points.shape[1])
+
+
+def _chunks(codes: NDArray[np.int64]) -> Iterable[tuple[Any, bool]]:
+    """Columns to take together, and whether they have polynomials."""
+    plain = (codes <= LAPLACIAN) | (codes == CATEGORICAL)
+    if plain.all():
+        yield slice(0, len(codes)), False
+        return
+    if plain.any():
+        yield np.flatnonzero(plain), False
+    others = np.flatnonzero(~plain)
+    for start in range(0, len(others), POLYNOMIAL_COLUMNS):
+        yield others[start : start + POLYNOMIAL_COLUMNS], True
+
+
+def _numbers(rates: Any) -> float | tuple[float, ...]:
+    """Valid rates; those that are numbers in a tuple already are returned as they are."""
+    values = np.asarray(rates, dtype=np.float64)
+    if values.ndim > 1 or values.size == 0:
+        raise ValueError(f"rates of shape {values.shape}: pass one number, or one for each column")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        bad = values[~(np.isfinite(values) & (values >= 0))].flat[0]
+        raise ValueError(f"rates must be finite and >= 0, and {bad} is not: 0 leaves a column out")
+    if values.ndim == 0:
+        return float(values)
+    if isinstance(rates, tuple) and all(type(rate) is float for rate in rates):
+        return rates
+    return tuple(values.tolist())
+
+
+def _as_tuple(values: Any, kind: type) -> tuple[Any, ...]:
+    if isinstance(values, tuple):
+        return values
+    return tuple(kind(v) if kind is str else v for v in values)
+
+
+def _counted(names: Iterable[str]) -> str:
+    """'12 x laplacian, 3 x categorical', in order of appearance."""
+    names = list(names)
+    counts = {name: names.count(name) for name in names}
+    return "<" + ", ".join(f"{count} x {name}" for name, count in counts.items()) + ">"
