@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from kernelsieve._state import Persistent
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.sources.base import Source, as_source
 from kernelsieve.sources.summaries import squared_norms
@@ -183,7 +184,7 @@ def truncation_degree(
     return low, tail(low)
 
 
-class Kernel(ABC):
+class Kernel(Persistent, ABC):
     """A positive definite function of two points; calling it gives the exact Gram matrix."""
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, kve
 
+from kernelsieve._state import number, positive
 from kernelsieve._validation import check_points, check_positive
 from kernelsieve.kernels.base import Kernel, SeriesKernel
 from kernelsieve.kernels.gram import distances, manhattan
@@ -22,6 +23,8 @@ class Gaussian(SeriesKernel):
     """k(x, y) = exp(-gamma ‖x - y‖^2); the paper's kernel is gamma = 1/2."""
 
     gamma: float = 1.0
+
+    _state_fields: ClassVar = {"gamma": positive}
 
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides squared distances by a length scale")
@@ -65,6 +68,8 @@ class Laplacian(Kernel):
 
     gamma: float = 1.0
 
+    _state_fields: ClassVar = {"gamma": positive}
+
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides distances by a length scale")
 
@@ -82,6 +87,9 @@ class Matern(Kernel):
 
     length_scale: float = 1.0
     nu: float = 1.5
+
+    # The length scale is squared, and Bessel functions of huge orders take for ever.
+    _state_fields: ClassVar = {"length_scale": number(1e-153, 1e153), "nu": number(1e-6, 1e6)}
 
     _closed_forms: ClassVar = {
         0.5: lambda t: np.exp(-t),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, logsumexp
 
+from kernelsieve._state import list_of, number, positive, whole
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.kernels.base import SeriesKernel
 from kernelsieve.kernels.gram import fill_gram
 from kernelsieve.sources.summaries import squared_norms
 
+LARGEST_POWER = 1000  # in model files: the power is as many products
 SMALLEST_FACTOR = 1e-15  # of inner products in float32
 
 
@@ -69,6 +71,12 @@ class Polynomial(_DotProductKernel):
     gamma: float = 1.0
     coef0: float = 1.0
 
+    _state_fields: ClassVar = {
+        "degree": whole(1, LARGEST_POWER),
+        "gamma": positive,
+        "coef0": number(0.0, 1e300),
+    }
+
     def __post_init__(self) -> None:
         check_count(self.degree, "degree", "it is the power of the polynomial kernel")
         check_positive(self.gamma, "gamma", "it scales the inner product")
@@ -109,6 +117,8 @@ class Exponential(_DotProductKernel):
 
     gamma: float = 1.0
 
+    _state_fields: ClassVar = {"gamma": positive}
+
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it scales the inner product")
 
@@ -133,6 +143,8 @@ class InversePolynomial(_DotProductKernel):
     """k(x, y) = 1 / (shift - <x, y>), for points with ‖x‖^2 < shift (the paper's example)."""
 
     shift: float = 2.0
+
+    _state_fields: ClassVar = {"shift": positive}
 
     def __post_init__(self) -> None:
         check_positive(self.shift, "shift", "the kernel is 1 / (shift - <x, y>)")
@@ -179,6 +191,8 @@ class DotProduct(_DotProductKernel):
     """
 
     coefficients: tuple[float, ...]
+
+    _state_fields: ClassVar = {"coefficients": list_of(number(), tuple)}
 
     def __post_init__(self) -> None:
         coefficients = tuple(float(a) for a in self.coefficients)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils.validation import check_non_negative
 
 from kernelsieve._parallel import map_row_blocks
+from kernelsieve._state import LARGEST, choice, instance, wrong
 from kernelsieve._validation import check_points
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.gram import empty_gram
@@ -22,6 +23,16 @@ DIAGONAL_ROWS = 16
 INDEFINITE = {
     "sigmoid": "use 'exponential' or 'poly'",
     "additive_chi2": "use 'chi2', its exponential",
+}
+# The parameters that a model file may hold, by metric.
+STORED_PARAMETERS = {
+    "chi2": ("gamma",),
+    "cosine": (),
+    "laplacian": ("gamma",),
+    "linear": (),
+    "poly": ("gamma", "degree", "coef0"),
+    "polynomial": ("gamma", "degree", "coef0"),
+    "rbf": ("gamma",),
 }
 
 
@@ -50,6 +61,17 @@ class Pairwise(Kernel):
 
     metric: str | Callable[..., float]
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    _state_fields: ClassVar = {
+        "metric": lambda value, where, sizes: _stored_metric(value, where),
+        "parameters": lambda value, where, sizes: dict(instance(Mapping)(value, where, sizes)),
+    }
+
+    def _complete(self) -> None:
+        known = STORED_PARAMETERS[str(self.metric)]
+        for name, value in self.parameters.items():
+            if name not in known or not _is_number(value, name == "gamma"):
+                wrong("parameters", f"have {name!r}={value!r}, which {self.metric!r} does not take")
 
     def __post_init__(self) -> None:
         if callable(self.metric):
@@ -92,6 +114,22 @@ class Pairwise(Kernel):
             X, Y = _for_chi2(X), _for_chi2(Y)
         values = pairwise_kernels(X, Y, metric=self.metric, n_jobs=1, **self.parameters)
         return values.toarray() if sp.issparse(values) else values
+
+
+def _stored_metric(value: Any, where: str) -> Any:
+    if callable(value):
+        wrong(
+            where,
+            f"is a function, {value!r}, and a model file holds no code: use a kernel of "
+            "kernelsieve.kernels",
+        )
+    return choice(*STORED_PARAMETERS)(value, where, {})
+
+
+def _is_number(value: Any, or_none: bool) -> bool:
+    if type(value) is int:
+        return abs(value) <= LARGEST  # numpy makes objects of larger ones
+    return (value is None and or_none) or (type(value) is float and abs(value) <= 1e300)
 
 
 def _for_chi2(X: Any) -> Any:

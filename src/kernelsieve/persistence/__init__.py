@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from kernelsieve import __version__
+from kernelsieve import __version__, kernels
 from kernelsieve._files import replacing
 from kernelsieve.persistence import _container, _registry
 from kernelsieve.persistence._container import FORMAT
 from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
-from kernelsieve.persistence._kernels import add_kernels
 from kernelsieve.persistence._maps import add_maps
 from kernelsieve.persistence._models import add_models
 from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
-from kernelsieve.persistence._registry import ANY, DATA, register
+from kernelsieve.persistence._registry import ANY, DATA, add_persistent, register
 from kernelsieve.persistence._sampled import add_sampled_maps
 from kernelsieve.persistence._tables import add_tables
 
@@ -35,7 +34,17 @@ __all__ = [
     "save",
 ]
 
-add_kernels()
+for _kernel in (
+    kernels.DotProduct,
+    kernels.Exponential,
+    kernels.Gaussian,
+    kernels.InversePolynomial,
+    kernels.Laplacian,
+    kernels.Matern,
+    kernels.Pairwise,
+    kernels.Polynomial,
+):
+    add_persistent(_kernel)
 add_sampled_maps()
 add_maps()
 add_models()

@@ -26,9 +26,14 @@ from kernelsieve.features.series import Block, SeriesFeatures, monomial_count
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.base import Series
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
-from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import FLOATS, Fields, check_array, wrong
-from kernelsieve.persistence._sampled import FLOAT64, INT64, read_coefficients
+from kernelsieve.persistence._sampled import (
+    FLOAT64,
+    INT64,
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    read_coefficients,
+)
 from kernelsieve.sketches._base import power_of_two
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.srht import SampledSRHT

@@ -355,6 +355,10 @@ class Fields:
             return False
         return True
 
+    def names_left(self) -> list[str]:
+        """The fields that were not yet taken."""
+        return list(self._left)
+
     def flag(self, name: str) -> bool:
         """A truth value."""
         value = self._take(name)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelsieve.persistence._errors import ModelFileError
+from kernelsieve._state import InvalidStateError, Persistent
+from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
 from kernelsieve.persistence._nodes import Fields, Reader, wrong
 
 OURS_ON_DASK = "kernelsieve.dask."  # stored as what they are in memory
@@ -42,6 +43,25 @@ def add(form: Form) -> None:
     if known is not None and known.cls is not form.cls:
         raise ValueError(f"{known.cls!r} is registered as {form.cls.__name__!r} already")
     _FORMS[form.cls.__name__] = form
+
+
+def add_persistent(cls: type[Persistent]) -> None:
+    """Add a class that owns its state."""
+
+    def pack(thing: Any, where: str) -> dict[str, Any]:
+        try:
+            return thing.get_state()
+        except InvalidStateError as error:
+            raise ModelFileError(f"{where} ({cls.__name__}): {error}") from error
+
+    def unpack(read: Fields) -> Any:
+        state = {name: read.data(name, objects=True) for name in read.names_left()}
+        try:
+            return cls.from_state(state)
+        except ValueError as error:
+            raise InvalidContentError(f"{read.where}: {error}") from error
+
+    add(Form(cls, pack, unpack))
 
 
 def register(

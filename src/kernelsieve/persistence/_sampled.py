@@ -18,7 +18,6 @@ from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.base import MAX_DEGREE, Series
 from kernelsieve.persistence._estimators import Estimator
-from kernelsieve.persistence._kernels import LARGEST_SCALE, SMALLEST_SCALE
 from kernelsieve.persistence._nodes import Fields, wrong
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MAX_ORDERS, MercerBasis
@@ -30,6 +29,7 @@ from kernelsieve.products.product_features import ProductFeatures
 TABLE_ENTRIES = 2**22
 TABLE_FACTOR = 64
 
+SMALLEST_SCALE, LARGEST_SCALE = 1e-165, 1e153
 FLOAT64 = (np.float64,)
 INT64 = (np.int64,)
 ESTIMATES = ("statistical_dimension_", "spectral_epsilon_")
