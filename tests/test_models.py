@@ -35,7 +35,7 @@ from kernelsieve import (
 )
 from kernelsieve.kernels import Gaussian, Polynomial
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models import kernel_ridge, unsupervised
+from kernelsieve.models import kernel_pca, kernel_ridge
 
 KERNEL = Polynomial(degree=3, gamma=0.3, coef0=1.0)
 ALL = RowNormFeatures(100, kernel=KERNEL, rotate=False)  # 4 columns: all 35 monomials
@@ -110,11 +110,11 @@ def test_every_solver_finds_the_same_ridge(monkeypatch):
     X, y = regression()
     Y = np.stack([y, X[:, 3] ** 2], axis=1)
     direct = KernelRidge(FOURIER, alpha=0.1).fit(X, Y)
-    monkeypatch.setattr("kernelsieve.models._iterative.SKETCH_SIZE", 10)  # of 60 features
+    monkeypatch.setattr("kernelsieve.linalg.iterative_ridge.SKETCH_SIZE", 10)  # of 60 features
     iterated = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
     np.testing.assert_allclose(iterated.predict(X), direct.predict(X), atol=1e-8)
     assert iterated.n_iter_ > 1
-    monkeypatch.setattr("kernelsieve.models._iterative.KEPT_BYTES", 0)  # made again every pass
+    monkeypatch.setattr("kernelsieve.linalg.iterative_ridge.KEPT_BYTES", 0)  # made again every pass
     again = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(again.coef_, iterated.coef_)
 
@@ -314,7 +314,7 @@ def test_all_monomials_make_the_exact_pca():
 def test_lanczos_finds_the_same_components(monkeypatch):
     X, _ = regression()
     dense = KernelPCA(3, FOURIER).fit(X)
-    monkeypatch.setattr(unsupervised, "LARGEST_DENSE_EIGEN", 10)
+    monkeypatch.setattr(kernel_pca, "LARGEST_DENSE_EIGEN", 10)
     np.testing.assert_allclose(
         KernelPCA(3, FOURIER).fit(X).transform(X), dense.transform(X), atol=1e-8
     )

@@ -31,7 +31,7 @@ from kernelsieve import (
     explain,
 )
 from kernelsieve.engine import space
-from kernelsieve.models import kernel_ridge, unsupervised
+from kernelsieve.models import kernel_kmeans, kernel_ridge
 from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource
 
 Array = NDArray[Any]
@@ -180,7 +180,7 @@ def test_components_do_not_depend_on_blocks() -> None:
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("largest", [0, 2**26], ids=["passes", "in memory"])
 def test_clusters_do_not_depend_on_blocks(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsupervised, "LARGEST_IN_MEMORY", largest)
+    monkeypatch.setattr(kernel_kmeans, "LARGEST_IN_MEMORY", largest)
     X, y = dense()
     model = KernelKMeans(4, RowNormFeatures(30, random_state=0), random_state=0)
     whole = model.fit(X)

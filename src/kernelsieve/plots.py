@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelsieve.diagnostics._checks import (
+from kernelsieve.diagnostics.checks import (
     check_alpha,
     check_features,
     check_kernel_matrix,

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from kernelsieve._random import stream
-from kernelsieve.diagnostics import spectral_epsilon
+from kernelsieve.diagnostics import KernelSample
 from kernelsieve.kernels import Gaussian
 
 EPSILON_ROWS = 600
@@ -19,21 +17,13 @@ SPECTRUM_POINTS = 80
 SEED = 0
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(KernelSample):
     """Some training rows, their kernel matrix, and alpha scaled to their number."""
-
-    rows: Any
-    K: NDArray[np.float64]
-    alpha: float
-    share: float
 
     def epsilon(self, transformer: Any) -> float | None:
         """The spectral epsilon of the features on the sample; None if alpha is lost in rounding."""
-        Z = transformer.transform(self.rows)
-        Z = np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
         try:
-            return float(spectral_epsilon(self.K, Z, self.alpha))
+            return float(self.sides(transformer.transform(self.rows)))
         except ValueError:
             return None
 
@@ -59,8 +49,6 @@ def spectrum_of(X: Any, gamma: float, alpha: float) -> Spectrum:
 
 
 def take_sample(X: Any, gamma: float, alpha: float, n_rows: int = EPSILON_ROWS) -> Sample:
-    """Random training rows; in float64, so that a small alpha is not lost."""
+    """Random training rows."""
     chosen = np.sort(stream(SEED, "quality rows").permutation(X.shape[0])[:n_rows])
-    rows = X[chosen].astype(np.float64)
-    share = len(chosen) / X.shape[0]
-    return Sample(rows, Gaussian(gamma=gamma)(rows), alpha * share, share)
+    return Sample(Gaussian(gamma=gamma), X[chosen], alpha, X.shape[0])

@@ -23,6 +23,7 @@ from kernelsieve.diagnostics.estimates import (
     estimate_statistical_dimension,
 )
 from kernelsieve.diagnostics.risk import Risk, krr_risk, krr_risk_bound
+from kernelsieve.diagnostics.sample import KernelSample
 from kernelsieve.diagnostics.spectral import (
     KernelError,
     SpectralEpsilon,
@@ -35,6 +36,7 @@ __all__ = [
     "Estimate",
     "KernelError",
     "KernelErrorEstimate",
+    "KernelSample",
     "Risk",
     "SpectralEpsilon",
     "SpectralEpsilonEstimate",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from kernelsieve._random import stream
-from kernelsieve.diagnostics._iterative import Ritz, degrees_of_freedom, extreme_eigenvalues
 from kernelsieve.diagnostics._problem import (
     CONFIDENCE,
     ROUNDING,
@@ -15,7 +16,9 @@ from kernelsieve.diagnostics._problem import (
     Problem,
     between,
 )
+from kernelsieve.linalg.eigenvalues import Ritz, extreme_eigenvalues
 from kernelsieve.linalg.operators import Array, GramOperator, NystromSketch, Whitening, outer
+from kernelsieve.linalg.solvers import conjugate_gradient_steps, dots
 
 SKETCH_RANK = 128  # about where multiplying with a block of K costs as much as evaluating it
 BLOCK_SIZE = 8
@@ -24,12 +27,31 @@ BLOCK_SIZE = 8
 def statistical_dimension(
     problem: Problem, alpha: float, n_probes: int, max_passes: int, block_rows: int
 ) -> Measured:
-    """Hutchinson's estimator on what a Nystrom sketch leaves over."""
+    """tr K (K + aI)^-1 by Hutchinson's estimator on what a Nystrom sketch leaves over.
+
+    With P = sketch + aI <= A = K + aI the trace is that of the sketch plus the mean over probes z
+    of alpha z^T (P^-1 - A^-1) z. Conjugate gradients from zero, preconditioned by P, approach
+    z^T A^-1 z from below, and fall short of it by at most r^T P^-1 r for the residual r, as P <= A.
+    """
     K = GramOperator(problem.kernel, problem.points, block_rows)
     rng = stream(problem.seed, "diagnostics", "probes")
     probes = rng.choice([-1.0, 1.0], size=(K.n_rows, n_probes))
     sketch = _sketch(K, problem.seed)
-    return between(*degrees_of_freedom(K, sketch, alpha, probes, max_passes, CONFIDENCE))
+    known = sketch.statistical_dimension(alpha)
+    of_sketch = alpha * dots(probes, sketch.solve(probes, alpha))
+    quantile = float(student.ppf((1 + CONFIDENCE) / 2, n_probes - 1))
+    steps = conjugate_gradient_steps(
+        lambda V: K @ V + alpha * V, probes, lambda R: sketch.solve(R, alpha)
+    )
+    for step in islice(steps, max_passes):
+        missing = of_sketch - alpha * dots(probes, step.values)
+        shortfall = alpha * float(step.energy.mean())
+        spread = quantile * float(np.std(missing, ddof=1) / np.sqrt(missing.size))
+        if shortfall <= 0.1 * spread:
+            break
+    centre = known + float(missing.mean())
+    # The sketch is no larger than K, so its part of the trace is certain.
+    return between(max(centre - shortfall - spread, known), centre + spread)
 
 
 def epsilon_sides(

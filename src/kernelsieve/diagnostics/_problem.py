@@ -10,7 +10,7 @@ from sklearn.utils import _safe_indexing
 
 from kernelsieve._random import root_seed
 from kernelsieve._validation import check_points
-from kernelsieve.diagnostics._checks import check_features
+from kernelsieve.diagnostics.checks import check_features
 from kernelsieve.linalg.operators import Array, KernelFunction, evaluate
 
 CONFIDENCE = 0.99  # of the part of an error bar that is due to random draws

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
@@ -24,6 +23,8 @@ from kernelsieve.diagnostics._problem import (
     between,
 )
 from kernelsieve.linalg.operators import Array, diagonal, evaluate, outer
+from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.whitening import inverse_of_lower
 
 
 def statistical_dimension(problem: Problem, alpha: float, m: int, n_repeats: int) -> Measured:
@@ -51,9 +52,9 @@ def _inside_and_crossed(
     """The two sums of `statistical_dimension` for one subsample, and the mean of k(x, x)."""
     m, n_rows = len(seen), problem.n_rows
     ridge = alpha * m / n_rows
-    factor = scipy.linalg.cholesky(problem.gram(seen) + ridge * np.eye(m), lower=True)
-    inverse = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
-    inside = m - ridge * float(np.sum(inverse**2))
+    factor, shift = regularised_cholesky(problem.gram(seen), ridge)
+    inverse = inverse_of_lower(factor)
+    inside = m - shift * float(np.sum(inverse**2))
     own = diagonal(problem.kernel, problem.points[unseen])
     across = evaluate(problem.kernel, problem.points[seen], problem.points[unseen])
     # Rounding can make a row outside look better explained than perfectly.

@@ -8,7 +8,6 @@ from typing import Any
 
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import _lanczos, _subsample, spectral
-from kernelsieve.diagnostics._checks import check_alpha
 from kernelsieve.diagnostics._problem import (
     ROUNDING,
     Features,
@@ -16,6 +15,7 @@ from kernelsieve.diagnostics._problem import (
     Problem,
     check_problem,
 )
+from kernelsieve.diagnostics.checks import check_alpha
 from kernelsieve.linalg.operators import KernelFunction
 
 METHODS = ("auto", "lanczos", "subsample")

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from kernelsieve.diagnostics._checks import (
+from kernelsieve.diagnostics.checks import (
     check_alpha,
     check_decomposition,
     check_features,

@@ -10,7 +10,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from kernelsieve.diagnostics._checks import (
+from kernelsieve.diagnostics.checks import (
     check_alpha,
     check_features,
     check_kernel_matrix,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._validation import check_positive
-from kernelsieve.diagnostics import kernel_error
+from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features.adaptive import AdaptiveFeatures
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
@@ -198,9 +198,8 @@ class AutoFeatures(FeatureMap):
         self, features: FeatureMap, X: Any, targets: NDArray[np.float64], alpha: float
     ) -> float:
         if targets.shape[1] == 0:
-            few = X[:ERROR_ROWS]
-            Z = _dense(features.fit(X).transform(few))
-            return float(kernel_error(self.kernel_(few.astype(np.float64)), Z).frobenius)
+            sample = KernelSample(self.kernel_, X[:ERROR_ROWS], alpha)
+            return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
         train = np.arange(X.shape[0]) % 4 != 0
         Z = _dense(features.fit(X[train], targets[train]).transform(X[train]))
         mean, middle = Z.mean(axis=0), targets[train].mean(axis=0)

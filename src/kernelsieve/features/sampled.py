@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._validation import check_choice, check_positive
-from kernelsieve.diagnostics import Estimate, spectral_epsilon, statistical_dimension
+from kernelsieve.diagnostics import Estimate, KernelSample
 from kernelsieve.engine.space import MercerSpace, MonomialSpace, Space, proposal_rows
 from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
@@ -157,26 +156,15 @@ class SampledFeatures(FeatureMap):
         return self._estimate_spectral_epsilon()
 
     def _estimate_spectral_epsilon(self) -> Estimate:
-        Z = self._transform(self._held_out)
-        return self._on_held_out(
-            lambda gram, rows, alpha: spectral_epsilon(gram, Z[rows], alpha).epsilon
-        )
+        return self._sample().spectral_epsilon(self._transform(self._held_out))
 
     @cached_property
     def statistical_dimension_(self) -> Estimate:
         """Statistical dimension of the kernel at alpha, estimated on held-out rows."""
-        return self._on_held_out(lambda gram, rows, alpha: statistical_dimension(gram, alpha))
+        return self._sample().statistical_dimension()
 
-    def _on_held_out(self, function: Callable[..., float]) -> Estimate:
-        """A function of the kernel matrix of the held-out rows, with what halves of them say."""
-        rows = self._held_out
-        n, alpha = rows.shape[0], self._held_out_alpha
-        gram = self.kernel_(rows.astype(np.float64), n_jobs=self.n_jobs)
-        value = function(gram, slice(None), alpha)
-        halves = [slice(0, None, 2), slice(1, None, 2)] if n > 1 else []
-        others = [function(gram[half, half], half, alpha / 2) for half in halves]
-        error = max((abs(value - other) for other in others), default=0.0)
-        return Estimate(value, error, "held-out rows", n)
+    def _sample(self) -> KernelSample:
+        return KernelSample(self.kernel_, self._held_out, self._held_out_alpha, n_jobs=self.n_jobs)
 
     def _choose_space(
         self, X: Source, candidates: list[tuple[str, bool]], series: Series | None, seed: int

@@ -115,13 +115,23 @@ class Whitening:
         return np.asarray(self.Z @ (self.vectors @ (weights[:, None] * coordinates)))
 
 
+def times(Z: Any, coefficients: Array, dtype: Any = None) -> NDArray[Any]:
+    """Z times coefficients, in Z's float type or ``dtype``; what overflows becomes infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = Z @ coefficients.astype(Z.dtype, copy=False)
+        return product if dtype is None else product.astype(dtype, copy=False)
+
+
+def dense(Z: Any) -> NDArray[Any]:
+    """Z as an array, whether it is one or sparse."""
+    return Z.toarray() if sp.issparse(Z) else Z
+
+
 def outer(Z: Any, Y: Any) -> NDArray[np.float64]:
     """Z Y^T as a dense matrix."""
-    product = Z @ Y.T
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    return np.asarray(dense(Z @ Y.T))
 
 
 def gram(Z: Any) -> NDArray[np.float64]:
     """Z^T Z as a dense matrix."""
-    product = Z.T @ Z
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    return np.asarray(dense(Z.T @ Z))

@@ -1,11 +1,13 @@
 """Kernel methods on any feature map."""
 
-from kernelsieve.models.classifier import KernelRidgeClassifier, KernelSVC
 from kernelsieve.models.explain import Explanation, explain
 from kernelsieve.models.kernel_cca import KernelCCA
+from kernelsieve.models.kernel_kmeans import KernelKMeans
+from kernelsieve.models.kernel_pca import KernelPCA
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.kernel_ridge_classifier import KernelRidgeClassifier
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
-from kernelsieve.models.unsupervised import KernelKMeans, KernelPCA
+from kernelsieve.models.kernel_svc import KernelSVC
 
 __all__ = [
     "Explanation",

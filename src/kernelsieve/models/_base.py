@@ -121,13 +121,6 @@ class FeatureModel(BaseEstimator):
         return tags
 
 
-def times(Z: Any, coefficients: NDArray[np.float64], dtype: Any = None) -> NDArray[Any]:
-    """Z times coefficients in Z's (or another) float type; what overflows becomes infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = Z @ coefficients.astype(Z.dtype, copy=False)
-        return product if dtype is None else product.astype(dtype, copy=False)
-
-
 def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
     """The values, of which none may be infinite."""
     if np.isfinite(values).all():
@@ -166,6 +159,11 @@ def numbers_of(dtype: Any, y: Any, weights: Any) -> tuple[NDArray[np.float64], A
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and >= 0")
     return columns, weights
+
+
+def without_targets(rows: Source) -> Source:
+    """The same rows for models that must not see a target."""
+    return recoded(rows, lambda y, weights: (None, weights), None)
 
 
 def warn_if_scales_differ(rows: Source, names: Any) -> None:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import keyed_rows
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
+from kernelsieve.linalg.operators import dense
 from kernelsieve.sources.base import Source
 
 SOURCE_ROWS = 20_000
@@ -88,9 +89,8 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     coefficients = outputs[np.arange(len(outputs)), largest]
     if isinstance(X, Source):
         X = X[keyed_rows(X.shape[0], SOURCE_ROWS, 0, "explain")]
-    Z = features.transform(X)
-    dense = Z.toarray() if hasattr(Z, "toarray") else Z
-    importances = np.linalg.norm(outputs, axis=1) * np.std(dense, axis=0, dtype=np.float64)
+    spread = np.std(dense(features.transform(X)), axis=0, dtype=np.float64)
+    importances = np.linalg.norm(outputs, axis=1) * spread
     order = np.argsort(-importances, kind="stable")
     if input_features is None:
         input_features = getattr(model, "feature_names_in_", None)

@@ -15,8 +15,9 @@ from kernelsieve._parallel import map_row_blocks, one_thread
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.operators import dense, times
 from kernelsieve.linalg.solvers import regularised_cholesky
-from kernelsieve.models._base import FeatureModel, finite, times
+from kernelsieve.models._base import FeatureModel, finite
 from kernelsieve.sources.base import ArraySource, Block, Source
 
 
@@ -99,11 +100,10 @@ class KernelCCA(TransformerMixin, FeatureModel):
 
         # The first view's features, with the second's as its targets: all moments in one pass.
         def block(Z: Any, block: Block) -> _Views:
-            W = self.features_y_._transform_block(Y[block.rows])
-            dense = np.asarray(W.toarray() if hasattr(W, "toarray") else W, dtype=np.float64)
+            W = dense(self.features_y_._transform_block(Y[block.rows])).astype(np.float64)
             return _Views(
-                NormalEquations.of_block(Z, dense),
-                NormalEquations.of_block(dense, np.empty((len(dense), 0))),
+                NormalEquations.of_block(Z, W),
+                NormalEquations.of_block(W, np.empty((len(W), 0))),
             )
 
         self._check_gram(self.features_.n_components_ + self.features_y_.n_components_)

@@ -15,23 +15,23 @@ from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import one_thread
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice, check_count, check_positive
-from kernelsieve.diagnostics import Risk, krr_risk_bound, spectral_epsilon
+from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.linalg.normal_equations import (
     NormalEquations,
     RidgeSolution,
     solve_dual_ridge,
     solve_ridge,
 )
+from kernelsieve.linalg.operators import dense, times
 from kernelsieve.models._base import (
     FeatureModel,
     columns_of,
     finite,
     float32_products_suffice,
     mixing_of,
-    times,
 )
-from kernelsieve.models._iterative import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.sources.base import ArraySource, Source, as_source
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
@@ -145,7 +145,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if self.solver_ == "cholesky":
             self._adopt(solve_ridge(self._accumulate(rows), alpha, self.fit_intercept))
         elif self.solver_ == "dual":
-            Z = np.concatenate(self._map_blocks(lambda Z, _: _dense(Z), rows))
+            Z = np.concatenate(self._map_blocks(lambda Z, _: dense(Z), rows))
             whole = rows.take(np.arange(rows.shape[0]))
             self._set(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
         else:
@@ -160,7 +160,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return self
 
     def _feature_blocks(self, rows: Source) -> FeatureBlocks:
-        return FeatureBlocks(self.features_, rows, self._rows_per_block(rows.shape[0]), self.n_jobs)
+        size = self._rows_per_block(rows.shape[0])
+        return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to the ridge; the map stays as it is.
@@ -351,12 +352,12 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if not self._single_output:
             raise ValueError("risk_bound is for a single output: fit one target at a time")
         rows = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], RISK_ROWS)).astype(int)]
-        alpha = self.alpha * rows.shape[0] / X.shape[0]
-        K = self.features_.kernel_(rows.astype(np.float64), n_jobs=self.n_jobs)
-        Z = np.asarray(_dense(self.features_.transform(rows)), dtype=np.float64)
+        sample = KernelSample(self.features_.kernel_, rows, self.alpha, X.shape[0], self.n_jobs)
+        Z = self.features_.transform(rows)
         variance = self.noise_variance_ if noise_variance is None else noise_variance
-        epsilon = spectral_epsilon(K, Z, alpha)
-        return krr_risk_bound(K, self.predict(rows), alpha, variance, epsilon, min(Z.shape))
+        return krr_risk_bound(
+            sample.K, self.predict(rows), sample.alpha, variance, sample.sides(Z), min(Z.shape)
+        )
 
     def _checked_alpha(self) -> float:
         return check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
@@ -377,7 +378,3 @@ def _is_fitted(features: FeatureMap) -> bool:
     except NotFittedError:
         return False
     return True
-
-
-def _dense(Z: Any) -> NDArray[Any]:
-    return Z.toarray() if hasattr(Z, "toarray") else Z

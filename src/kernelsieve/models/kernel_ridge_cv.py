@@ -16,6 +16,7 @@ from kernelsieve._progress import track
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import Centred
+from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, columns_of
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source
@@ -200,8 +201,7 @@ class _Path:
 
     def coordinates(self, Z: Any) -> NDArray[np.float64]:
         """Centred rows along the eigenvectors: (rows, s)."""
-        dense = Z.toarray() if hasattr(Z, "toarray") else Z
-        return (dense - self.problem.feature_mean) @ self.vectors
+        return (dense(Z) - self.problem.feature_mean) @ self.vectors
 
     def predict(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
         """(rows, n_alphas, n_outputs)."""

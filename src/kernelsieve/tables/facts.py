@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
 from kernelsieve._random import root_seed, stream
-from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
+from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.features.series import degree_masses
@@ -65,7 +65,8 @@ def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int)
         "features": int(features.n_components_),
         "monomials": monomial_facts(model, X, names, seed),
     }
-    return facts | diagnostic_facts(features, X[rows], model.alpha * len(rows) / X.shape[0])
+    sample = KernelSample(features.kernel_, X[rows], model.alpha, X.shape[0])
+    return facts | diagnostic_facts(features, sample)
 
 
 def _method(features: FeatureMap) -> str:
@@ -76,12 +77,9 @@ def _chosen(features: FeatureMap) -> FeatureMap:
     return features.map_ if isinstance(features, AutoFeatures) else features
 
 
-def diagnostic_facts(features: FeatureMap, X: Any, alpha: float) -> dict[str, Any]:
+def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, Any]:
     """Statistical dimension, spectral epsilon and the mass of each degree, on some rows."""
-    X = X.astype(np.float64)
-    gram = features.kernel_(X)
-    Z = features.transform(X)
-    series = None
+    X, series = sample.rows, None
     if isinstance(features.kernel_, SeriesKernel):
         try:
             series = features.kernel_.series(X, MASS_TOLERANCE)
@@ -90,8 +88,8 @@ def diagnostic_facts(features: FeatureMap, X: Any, alpha: float) -> dict[str, An
     masses = np.zeros(0) if series is None else degree_masses(series, X, None)
     return {
         "diagnostic rows": X.shape[0],
-        "statistical dimension": float(statistical_dimension(gram, alpha)),
-        "spectral epsilon": float(spectral_epsilon(gram, Z, alpha).epsilon),
+        "statistical dimension": float(sample.statistical_dimension()),
+        "spectral epsilon": float(sample.spectral_epsilon(features.transform(X))),
         "degree mass": (masses / max(masses.sum(), 1e-300)).tolist(),
     }
 

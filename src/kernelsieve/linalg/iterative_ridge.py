@@ -1,4 +1,4 @@
-"""Ridges by conjugate gradients: on many features, and on the exact kernel."""
+"""Ridge regression by conjugate gradients: on many features, and on the exact kernel."""
 
 from __future__ import annotations
 
@@ -10,34 +10,41 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.linalg.operators import GramOperator, NystromSketch
+from kernelsieve.linalg.operators import GramOperator, NystromSketch, times
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
-from kernelsieve.models._base import times
 from kernelsieve.sources.base import Block, Source
 
 SKETCH_SIZE = 256  # test vectors of the preconditioner for many features
-KEPT_BYTES = 2**31  # features are kept when they fit, and made again for every pass when not
+KEPT_BYTES = 2**31  # features are kept up to this size, and computed again in every pass beyond
 
 Array = NDArray[np.float64]
 
 
 class FeatureBlocks:
-    """The features of all rows, block by block: kept where rows are, or made for every pass.
+    """The features of all rows as a matrix Z that is applied block by block.
+
+    Blocks of features are kept while there is room for them, and computed again for every pass
+    otherwise.
 
     Parameters
     ----------
-    features : FeatureMap
+    evaluate : callable
+        From a block of rows to its features, dense or CSR.
     rows : Source
+        With targets of shape (n, n_outputs).
     block_rows : int
     n_jobs : int or None
     """
 
     def __init__(
-        self, features: FeatureMap, rows: Source, block_rows: int, n_jobs: int | None
+        self,
+        evaluate: Callable[[Any], Any],
+        rows: Source,
+        block_rows: int,
+        n_jobs: int | None,
     ) -> None:
-        self.features, self.rows = features, rows
+        self.evaluate, self.rows = evaluate, rows
         self.block_rows, self.n_jobs = block_rows, n_jobs
         self._kept: dict[int, Any] = {}
         self._room = KEPT_BYTES
@@ -45,7 +52,7 @@ class FeatureBlocks:
     def _features(self, block: Block) -> Any:
         Z = self._kept.get(block.start)
         if Z is None:
-            Z = self.features._transform_block(block.X)
+            Z = self.evaluate(block.X)
             size = Z.data.nbytes + Z.indices.nbytes if sp.issparse(Z) else Z.nbytes
             if size <= self._room:  # threads may overshoot by a block each
                 self._room -= size
@@ -56,7 +63,7 @@ class FeatureBlocks:
         # Rows that are not in memory may be far away: what travels there is the map alone.
         if self.rows.resident:
             return lambda block: function(self._features(block), block)
-        evaluate = self.features._transform_block
+        evaluate = self.evaluate
         return lambda block: function(evaluate(block.X), block)
 
     def map(self, function: Callable[[Any, Block], Any]) -> Iterator[Any]:

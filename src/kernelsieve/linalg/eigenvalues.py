@@ -1,4 +1,4 @@
-"""Extreme eigenvalues and a trace of matrices that can only be applied to blocks of vectors."""
+"""Extreme eigenvalues of matrices that can only be applied to blocks of vectors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from scipy.stats import t as student
 
-from kernelsieve.linalg.operators import Array, GramOperator, NystromSketch
-from kernelsieve.linalg.solvers import dots, ratio
-
-Apply = Callable[[Array], Array]
+from kernelsieve.linalg.solvers import Apply, Array
 
 
 class Ritz(NamedTuple):
@@ -77,41 +73,3 @@ def orthonormal(block: Array, against: Array | None = None) -> Array:
         block, upper, _ = scipy.linalg.qr(block, mode="economic", pivoting=True)
         block = block[:, np.abs(np.diag(upper)) > 1e-10]
     return block
-
-
-def degrees_of_freedom(
-    K: GramOperator,
-    sketch: NystromSketch,
-    alpha: float,
-    probes: Array,
-    max_passes: int,
-    confidence: float,
-) -> tuple[float, float]:
-    """An interval for tr K (K + aI)^-1: Hutchinson's estimator on what a Nystrom sketch leaves.
-
-    With P = sketch + aI <= A = K + aI the trace is that of the sketch plus the mean over probes z
-    of alpha z^T (P^-1 - A^-1) z. Conjugate gradients from zero, preconditioned by P, approach
-    z^T A^-1 z from below, and fall short of it by at most r^T P^-1 r for the residual r, as P <= A.
-    """
-    known = sketch.statistical_dimension(alpha)
-    quantile = student.ppf((1 + confidence) / 2, probes.shape[1] - 1)
-    solution, residual = np.zeros_like(probes), probes.copy()
-    direction = preconditioned = sketch.solve(residual, alpha)
-    size = dots(residual, preconditioned)
-    of_sketch = alpha * size
-    for _ in range(max_passes):
-        image = K @ direction + alpha * direction
-        step = ratio(size, dots(direction, image))
-        solution += step * direction
-        residual -= step * image
-        preconditioned = sketch.solve(residual, alpha)
-        size, previous = dots(residual, preconditioned), size
-        missing = of_sketch - alpha * dots(probes, solution)
-        shortfall = alpha * float(size.mean())
-        spread = float(quantile * np.std(missing, ddof=1) / np.sqrt(missing.size))
-        if shortfall <= 0.1 * spread:
-            break
-        direction = preconditioned + ratio(size, previous) * direction
-    center = known + float(missing.mean())
-    # The sketch is no larger than K, so that its part of the trace is certain.
-    return max(center - shortfall - spread, known), center + spread

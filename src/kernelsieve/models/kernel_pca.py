@@ -1,0 +1,145 @@
+"""Kernel principal component analysis on explicit features."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve._parallel import one_thread
+from kernelsieve._validation import check_count, check_positive
+from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.operators import dense, times
+from kernelsieve.models._base import FeatureModel, finite, without_targets
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.views import Mapped
+
+LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
+
+
+class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel):
+    """Principal components in feature space, centred there.
+
+    Parameters
+    ----------
+    n_components : int, default 2
+    features : FeatureMap, default AdaptiveFeatures()
+    fit_inverse_transform : bool, default False
+        Learn, by kernel ridge regression, to go back from components to points.
+    alpha : float, default 0.1
+        The ridge of the way back.
+    block_rows : int, optional
+    n_jobs : int, default all cores
+    verbose : int, default 0
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray of shape (n_components,)
+        Of the centred kernel matrix.
+    explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import KernelPCA, RowNormFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 4))
+    >>> KernelPCA(3, RowNormFeatures(50, random_state=0)).fit_transform(X).shape
+    (100, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        features: FeatureMap | None = None,
+        *,
+        fit_inverse_transform: bool = False,
+        alpha: float = 0.1,
+        block_rows: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.features = features
+        self.fit_inverse_transform = fit_inverse_transform
+        self.alpha = alpha
+        self.block_rows = block_rows
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the map and find the components; y is ignored."""
+        wanted = check_count(self.n_components, "n_components", "it is the number of components")
+        rows = as_source(self._valid_rows(X, reset=True))
+        self._fit_features(without_targets(rows))
+        self._check_gram(self.features_.n_components_)
+        problem = self._reduce(
+            lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows
+        ).centred(True)
+        values, vectors = _leading(problem.gram, min(wanted, len(problem.gram)))
+        self.mean_ = problem.feature_mean
+        self.eigenvalues_, self.components_ = values, vectors
+        self.explained_variance_ = values / rows.shape[0]
+        trace = float(np.trace(problem.gram))
+        self.explained_variance_ratio_ = values / trace if trace > 0 else np.zeros_like(values)
+        if self.fit_inverse_transform:
+            check_positive(self.alpha, "alpha", "it is the ridge of the way back")
+            X = rows.in_memory("fit_inverse_transform=True")
+            # As random as the map is, or the way back would be another one every time.
+            features = AdaptiveFeatures(random_state=self.features_.random_state)
+            self.inverse_ = KernelRidge(features, alpha=self.alpha, n_jobs=self.n_jobs)
+            self.inverse_.fit(self._project(X), dense(X))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The components of the rows of X, of shape (n, n_components); of a source another one."""
+        check_is_fitted(self)
+        X = self._valid_rows(X)
+        if isinstance(X, Source):
+            return Mapped(X, self._project, self._n_features_out)
+        return self._project(X)
+
+    def _project(self, X: Any) -> NDArray[Any]:
+        vectors = self.components_
+        with one_thread():
+            offset = (self.mean_ @ vectors).astype(X.dtype)
+        parts = self._map_blocks(lambda Z, _: times(Z, vectors) - offset, X)
+        return finite(np.concatenate(parts), "the components")
+
+    def inverse_transform(self, T: Any) -> NDArray[Any]:
+        """Points whose components are about T."""
+        check_is_fitted(self)
+        if not self.fit_inverse_transform:
+            raise ValueError("this model was not fitted to go back: fit_inverse_transform=True")
+        return self.inverse_.predict(T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _leading(
+    gram: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest eigenvalues, descending, and their vectors with fixed signs."""
+    size = len(gram)
+    if size > LARGEST_DENSE_EIGEN and count < size // 10:
+        start = np.random.default_rng(0).standard_normal(size)
+        values, vectors = eigsh(gram, k=count, v0=start)
+    else:
+        values, vectors = eigh(gram, subset_by_index=(size - count, size - 1))
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(count)])
+    return values, vectors * np.where(signs == 0, 1.0, signs)

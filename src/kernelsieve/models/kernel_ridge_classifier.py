@@ -1,0 +1,133 @@
+"""Classification by kernel ridge regression on +-1 targets, with calibrated probabilities."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from kernelsieve.features import FeatureMap
+from kernelsieve.models.classifier import FeatureClassifier, Signs
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import ArraySource, Block, as_source, recoded
+
+CALIBRATION_ROWS = 20_000
+
+
+class KernelRidgeClassifier(FeatureClassifier):
+    """Kernel ridge regression on +-1 targets, one for each class.
+
+    Parameters
+    ----------
+    features : FeatureMap, default AdaptiveFeatures()
+    alpha : float, default 1.0
+    class_weight : dict, "balanced" or None
+    fit_intercept : bool, default True
+    block_rows : int, optional
+    n_jobs : int, default all cores
+    verbose : int, default 0
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    ridge_ : KernelRidge
+    sharpness_ : float
+        What scores are multiplied by before they become probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import KernelRidgeClassifier, RowNormFeatures
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.where((X**2).sum(axis=1) > 1.4, "far", "near")
+    >>> model = KernelRidgeClassifier(RowNormFeatures(30, gamma=0.5, random_state=0), alpha=0.1)
+    >>> model.fit(X, y).predict([[0.0, 0.0], [2.0, 2.0]]).tolist()
+    ['near', 'far']
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap | None = None,
+        *,
+        alpha: float = 1.0,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        block_rows: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.features = features
+        self.alpha = alpha
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.block_rows = block_rows
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the map, the ridge and the calibration of probabilities."""
+        rows, labels = self._labelled(X, y, sample_weight)
+        n_classes = len(self.classes_)
+        weights = None if self.class_weight is None else labels.weights(self.class_weight)
+        signs = Signs(self.classes_, weights)
+        targets = recoded(rows, signs, () if n_classes == 2 else (n_classes,))
+        few = np.linspace(0, rows.shape[0] - 1, min(rows.shape[0], CALIBRATION_ROWS)).astype(int)
+        rows.expect(few)
+        self.ridge_ = KernelRidge(
+            self.features,
+            alpha=self.alpha,
+            fit_intercept=self.fit_intercept,
+            solver="cholesky",
+            block_rows=self.block_rows,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        ).fit(targets)
+        self.features_ = self.ridge_.features_
+        self._calibrate(rows.take(few), targets.take(few))
+        return self
+
+    def _calibrate(self, rows: Block, signs: Block) -> None:
+        """How much scores say: fitted to leave-one-out scores, those of the fit are too sure.
+
+        One positive factor for all scores, so that the likeliest class is the predicted one.
+        """
+        ridge, count = self.ridge_, len(rows)
+        leverages = np.concatenate(
+            ridge._map_blocks(lambda Z, _: ridge._posterior().leverages(Z), rows.X)
+        )
+        share = np.ones(count) if signs.weights is None else signs.weights
+        if self.fit_intercept:
+            leverages = leverages + 1.0 / ridge._posterior().weight
+        left = np.maximum(1.0 - share * leverages, 1e-6)
+        targets = signs.y
+        residuals = (targets - ridge.predict(ArraySource(rows.X))).reshape(count, -1) / left[
+            :, None
+        ]
+        scores = _both_classes((targets.reshape(count, -1) - residuals).reshape(targets.shape))
+        places = np.searchsorted(self.classes_, column_or_1d(rows.y))
+
+        def loss(log_sharpness: float) -> float:
+            logs = log_softmax(np.exp(log_sharpness) * scores, axis=1)
+            return -float(share @ logs[np.arange(count), places])
+
+        found = minimize_scalar(loss, bounds=(-5.0, 7.0), method="bounded")
+        self.sharpness_ = float(np.exp(found.x))
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
+        check_is_fitted(self)
+        return self.ridge_.predict(as_source(self._valid_rows(X)))
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities of the classes, calibrated on leave-one-out scores."""
+        check_is_fitted(self)
+        return softmax(self.sharpness_ * _both_classes(self.decision_function(X)), axis=1)
+
+
+def _both_classes(scores: NDArray[Any]) -> NDArray[Any]:
+    """A column for each class, also where there are two."""
+    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
