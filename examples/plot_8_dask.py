@@ -2,7 +2,7 @@
 The same model on Dask
 ======================
 
-``kernelsieve.dask`` has the estimators for Dask arrays and data frames. A fit adds up small
+The estimators take Dask arrays and data frames as they take arrays. A fit adds up small
 summaries of chunks in a tree; which features are chosen depends on the seed, not on chunks or
 workers. Here a table of 250,000 rows that is never in memory as a whole.
 
@@ -17,7 +17,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
-from kernelsieve.dask import KernelRidge as DaskKernelRidge
 
 n_columns = 10
 
@@ -42,7 +41,7 @@ in_memory = KernelRidge(features, alpha=1.0).fit(X.compute(), y.compute())
 reference = in_memory.predict(X_new)
 for chunk_rows in (10_000, 50_000):
     X, y = make(50_000, chunk_rows)
-    model = DaskKernelRidge(features, alpha=1.0).fit(X, y)
+    model = KernelRidge(features, alpha=1.0).fit(X, y)
     same = model.features_.get_feature_names_out().tolist() == (
         in_memory.features_.get_feature_names_out().tolist()
     )
@@ -57,7 +56,7 @@ errors, seconds = [], []
 for n in rows:
     X, y = make(n, min(n, 50_000))
     start = perf_counter()
-    fitted = DaskKernelRidge(features, alpha=0.01).fit(X, y)
+    fitted = KernelRidge(features, alpha=0.01).fit(X, y)
     seconds.append(perf_counter() - start)
     errors.append(np.sqrt(np.mean((fitted.predict(X_new) - y_new) ** 2)))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,38 @@ def test_transform_is_lazy_with_right_chunks_and_meta() -> None:
     np.testing.assert_allclose(computed, expected.transform(X.astype(np.float32)), atol=1e-4)
     few = features.transform(X[:10])
     assert isinstance(few, np.ndarray)  # arrays are still arrays
+
+
+def test_the_estimators_themselves_take_collections() -> None:
+    """The names in kernelsieve.dask are those of kernelsieve: there are no other classes."""
+    for name in set(on_dask.__all__) - {"DaskSource"}:
+        assert getattr(on_dask, name) is getattr(kernelsieve, name)
+    X, y = data()
+    dX, dy = chunked(X, y)
+    features = kernelsieve.FourierFeatures(20, random_state=0)
+    svc = kernelsieve.KernelSVC(features)
+    with pytest.raises(ValueError, match="KernelSVC looks at all rows at once"):
+        svc.fit(dX, dy > 0)
+    lazy = svc.fit(X, y > 0).predict(dX)
+    np.testing.assert_array_equal(lazy.compute(), svc.predict(X))
+    with pytest.raises(ValueError, match="KernelCCA looks at all rows at once"):
+        kernelsieve.KernelCCA().fit(dX, dy)
+    means = kernelsieve.KernelKMeans(3, features, random_state=0)
+    weights = np.random.default_rng(2).random(N)
+    whole = means.fit(X, sample_weight=weights).cluster_centers_
+    chunks = means.fit(dX, sample_weight=da.from_array(weights, chunks=300)).cluster_centers_
+    np.testing.assert_allclose(chunks, whole, atol=1e-8)
+
+
+def test_plain_arrays_do_not_import_dask() -> None:
+    code = (
+        "import sys, numpy as np, kernelsieve as ks; X = np.eye(30);"
+        "model = ks.KernelRidge(ks.RowNormFeatures(5)).fit(X, X[0]); model.predict(X);"
+        "late = ('dask', 'kernelsieve.sources.dask', 'kernelsieve.sources.arrow');"
+        "print([name for name in late if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])

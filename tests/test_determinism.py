@@ -22,7 +22,7 @@ import kernelsieve
 from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious, sampled
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
-from kernelsieve.sources import moments as _moments
+from kernelsieve.sources import summaries as _summaries
 from kernelsieve.testing import data as shapes
 
 N_THREADS = 8
@@ -107,7 +107,7 @@ def test_the_number_of_threads_does_not_change_the_bits(name: str) -> None:
 BLOCKS = [
     (base, "BLOCK_BYTES", 2**14),
     (sampled, "DENSE_BLOCK_ROWS", 384),
-    (_moments, "BLOCK_ROWS", 500),
+    (_summaries, "BLOCK_ROWS", 500),
     (_source, "BLOCK_ROWS", 500),
     (fourier, "BLOCK_ROWS", 100),
     (nystrom, "BLOCK_ROWS", 100),

@@ -23,7 +23,13 @@ from kernelsieve.kernels import (
     SeriesKernel,
     resolve_kernel,
 )
-from kernelsieve.sources.base import ArraySource, Source, check_source
+from kernelsieve.sources.base import (
+    ArraySource,
+    Source,
+    check_source,
+    given_source,
+    lazy_on_dask,
+)
 from kernelsieve.sources.views import Mapped
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
@@ -58,7 +64,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n, d), or Source
+        X : {array-like, sparse matrix, dask collection} of shape (n, d), or Source
         y : array-like of shape (n,) or (n, n_outputs), optional
             Used by the maps that look at the target; others ignore it. None takes that of a
             source.
@@ -71,6 +77,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._fit_rows(rows, root_seed(self.random_state))
         return self
 
+    @lazy_on_dask
     def transform(self, X: Any) -> Any:
         """The features of the rows of X, of shape (n, n_components); of a source another one."""
         check_is_fitted(self)
@@ -82,9 +89,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _source(self, X: Any, y: Any) -> Source:
         """The valid rows to fit to, and their targets as they were given."""
-        if isinstance(X, Source):
-            check_source(self, X, reset=True)
-            return X if y is None else X.with_targets(np.asarray(y))
+        source = given_source(X, y)
+        if source is not None:
+            check_source(self, source, reset=True)
+            return source
         return ArraySource(self._validated(X, reset=True), None if y is None else np.asarray(y))
 
     def _fit_rows(self, rows: Source, seed: int) -> None:

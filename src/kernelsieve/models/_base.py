@@ -17,7 +17,15 @@ from kernelsieve._memory import check_square
 from kernelsieve._parallel import thread_count
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
-from kernelsieve.sources.base import ArraySource, Block, Source, as_source, check_source, recoded
+from kernelsieve.sources.base import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    check_source,
+    given_source,
+    recoded,
+)
 from kernelsieve.sources.summaries import moments
 
 LARGEST_SCALE_RATIO = 1e3
@@ -52,22 +60,22 @@ class FeatureModel(BaseEstimator):
 
     def _valid_rows(self, X: Any, reset: bool = False) -> Any:
         """Valid rows as a matrix; a source is what it is."""
-        if isinstance(X, Source):
-            check_source(self, X, reset)
-            return X
-        return valid_rows(self, X, reset)
+        source = given_source(X)
+        if source is None:
+            return valid_rows(self, X, reset)
+        check_source(self, source, reset)
+        return source
 
     def _valid_rows_and_targets(
         self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, **options: Any
     ) -> Source:
         """Valid rows with their targets, and weights where there are any."""
-        if isinstance(X, Source):
-            check_source(self, X, reset)
-            if y is not None or sample_weight is not None:
-                X = X.with_targets(None if y is None else np.asanyarray(y), sample_weight)
-            if X.target_shape is None:
+        source = given_source(X, y, sample_weight)
+        if source is not None:
+            check_source(self, source, reset)
+            if source.target_shape is None:
                 raise ValueError("the source has no target: pass y, or name its target column")
-            return X
+            return source
         X, y = valid_rows(self, X, reset, y=y, **options)
         return ArraySource(X, y, checked_weights(sample_weight, X))
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelsieve._validation import check_choice
 from kernelsieve.models._base import FeatureModel
-from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.base import Block, Source, lazy_on_dask
 
 
 @dataclass
@@ -92,6 +92,7 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
         raise NotImplementedError
 
+    @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicted labels."""
         check_is_fitted(self)

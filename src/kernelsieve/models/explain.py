@@ -13,7 +13,7 @@ from kernelsieve._random import keyed_rows
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
 from kernelsieve.linalg.operators import dense
-from kernelsieve.sources.base import Source
+from kernelsieve.sources.base import given_source
 
 SOURCE_ROWS = 20_000
 
@@ -87,8 +87,9 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     outputs = np.asarray(model.coef_).reshape(len(model.coef_), -1)
     largest = np.abs(outputs).argmax(axis=1)
     coefficients = outputs[np.arange(len(outputs)), largest]
-    if isinstance(X, Source):
-        X = X[keyed_rows(X.shape[0], SOURCE_ROWS, 0, "explain")]
+    source = given_source(X)
+    if source is not None:
+        X = source[keyed_rows(source.shape[0], SOURCE_ROWS, 0, "explain")]
     spread = np.std(dense(features.transform(X)), axis=0, dtype=np.float64)
     importances = np.linalg.norm(outputs, axis=1) * spread
     order = np.argsort(-importances, kind="stable")

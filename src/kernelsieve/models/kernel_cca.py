@@ -18,7 +18,7 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense, times
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.models._base import FeatureModel, finite
-from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.base import ArraySource, Block, given_source
 
 
 class KernelCCA(TransformerMixin, FeatureModel):
@@ -85,8 +85,8 @@ class KernelCCA(TransformerMixin, FeatureModel):
         """
         alpha = check_positive(self.alpha, "alpha", "it regularises both views")
         wanted = check_count(self.n_components, "n_components", "it is the number of directions")
-        if isinstance(X, Source):
-            X = X.in_memory("KernelCCA")
+        source = given_source(X)
+        X = X if source is None else source.in_memory("KernelCCA")
         X, Y = self._valid_rows(X, reset=True), _second_view(y)
         if X.shape[0] != Y.shape[0]:
             raise ValueError(f"the views have {X.shape[0]} and {Y.shape[0]} rows")

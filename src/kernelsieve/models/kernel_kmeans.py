@@ -17,7 +17,7 @@ from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
-from kernelsieve.sources.base import Block, Source, as_source
+from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
 
 LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means makes passes over the rows
 START_ROWS = 2**14
@@ -135,12 +135,14 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
             if moved <= tol:
                 break
 
+    @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
         """The nearest centre of every row."""
         check_is_fitted(self)
         parts = self._map_blocks(_Nearest(self.cluster_centers_), self._valid_rows(X))
         return np.concatenate([labels for labels, _ in parts])
 
+    @lazy_on_dask
     def transform(self, X: Any) -> NDArray[Any]:
         """Distances to the centres in feature space, of shape (n, n_clusters)."""
         check_is_fitted(self)

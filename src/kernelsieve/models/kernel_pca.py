@@ -18,7 +18,7 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense, times
 from kernelsieve.models._base import FeatureModel, finite, without_targets
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.sources.views import Mapped
 
 LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
@@ -97,6 +97,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
             self.inverse_.fit(self._project(X), dense(X))
         return self
 
+    @lazy_on_dask
     def transform(self, X: Any) -> Any:
         """The components of the rows of X, of shape (n, n_components); of a source another one."""
         check_is_fitted(self)

@@ -32,7 +32,7 @@ from kernelsieve.models._base import (
     float32_products_suffice,
     mixing_of,
 )
-from kernelsieve.sources.base import ArraySource, Source, as_source
+from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
@@ -272,6 +272,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 stacklevel=3,
             )
 
+    @lazy_on_dask
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predicted targets of rows or of a source, of shape (n,) or (n, n_outputs).
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import ArraySource, Block, as_source, recoded
+from kernelsieve.sources.base import ArraySource, Block, as_source, lazy_on_dask, recoded
 
 CALIBRATION_ROWS = 20_000
 
@@ -117,11 +117,13 @@ class KernelRidgeClassifier(FeatureClassifier):
         found = minimize_scalar(loss, bounds=(-5.0, 7.0), method="bounded")
         self.sharpness_ = float(np.exp(found.x))
 
+    @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
         check_is_fitted(self)
         return self.ridge_.predict(as_source(self._valid_rows(X)))
 
+    @lazy_on_dask
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probabilities of the classes, calibrated on leave-one-out scores."""
         check_is_fitted(self)

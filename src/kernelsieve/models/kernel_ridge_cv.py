@@ -19,7 +19,7 @@ from kernelsieve.linalg.normal_equations import Centred
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, columns_of
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import ArraySource, Block, Source, as_source
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.views import folds
 
 
@@ -170,6 +170,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         why = "each is the inverse square of a length"
         return positive_numbers(self.gammas, "gammas", why).tolist()
 
+    @lazy_on_dask
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """As KernelRidge.predict."""
         check_is_fitted(self)

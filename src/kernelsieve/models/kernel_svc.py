@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
-from kernelsieve.sources.base import recoded
+from kernelsieve.sources.base import lazy_on_dask, recoded
 
 LARGEST_SQUARE = 1e120  # of a feature times C: liblinear squares the gradients once more
 
@@ -94,6 +94,7 @@ class KernelSVC(FeatureClassifier):
             )
         return Z
 
+    @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Distances to the separating plane in feature space."""
         check_is_fitted(self)

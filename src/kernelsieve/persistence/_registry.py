@@ -10,8 +10,6 @@ from kernelsieve._state import InvalidStateError, Persistent
 from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
 from kernelsieve.persistence._nodes import Fields, Reader, wrong
 
-OURS_ON_DASK = "kernelsieve.dask."  # stored as what they are in memory
-
 ANY = object()
 DATA = object()
 
@@ -132,8 +130,6 @@ def _by_rule(read: Fields, name: str, rule: Any) -> Any:
 def pack(thing: Any, where: str) -> tuple[str, dict[str, Any]]:
     """The name and the fields of an object of a registered class."""
     cls = type(thing)
-    if cls.__module__.startswith(OURS_ON_DASK):
-        cls = next((base for base in cls.__mro__ if _is_known(base)), cls)
     if not _is_known(cls):
         raise ModelFileError(
             f"{where} is a {cls.__module__}.{cls.__qualname__}, which a model file does not hold"

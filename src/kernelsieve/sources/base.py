@@ -10,9 +10,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from kernelsieve._files import replacing
 from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve._progress import track_rows
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 BLOCK_ROWS = 4096  # rows that a summary is made of at once
 
@@ -228,21 +230,25 @@ class Source(ABC):
 
 def check_source(estimator: Any, source: Source, reset: bool) -> None:
     """Remember the columns of a source, or compare them, as scikit-learn does with arrays."""
-    n_features = source.shape[1]
-    if reset:
-        estimator.n_features_in_ = n_features
-        estimator.__dict__.pop("feature_names_in_", None)
-        if source.names is not None:
-            estimator.feature_names_in_ = np.array(source.names, dtype=object)
+    if not reset:
+        check_columns(estimator, source.shape[1], source.names)
         return
+    estimator.n_features_in_ = source.shape[1]
+    estimator.__dict__.pop("feature_names_in_", None)
+    if source.names is not None:
+        estimator.feature_names_in_ = np.array(source.names, dtype=object)
+
+
+def check_columns(estimator: Any, n_features: int, names: list[str] | None) -> None:
+    """Refuse columns that are not those of the fit."""
     if n_features != estimator.n_features_in_:
         raise ValueError(
             f"X has {n_features} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None and source.names is not None and list(names) != source.names:
-        raise ValueError(f"X has the columns {source.names}, fit had {list(names)}")
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and names is not None and list(known) != names:
+        raise ValueError(f"X has the columns {names}, but fit had {list(known)}")
 
 
 def added(parts: Iterable[Any]) -> Any:
@@ -315,9 +321,51 @@ class Fetching(Source):
         return self._taken is not None and bool(np.isin(rows, self._taken[0]).all())
 
 
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array, data frame or series; does not import Dask to find out."""
+    if not hasattr(type(X), "__dask_graph__"):
+        return False
+    from dask.base import is_dask_collection
+
+    return bool(is_dask_collection(X))
+
+
 def as_source(X: Any) -> Source:
-    """A source as it is, and valid rows in memory as one."""
-    return X if isinstance(X, Source) else ArraySource(X)
+    """Return a source as it is, and make one of a Dask collection or of valid rows in memory."""
+    source = given_source(X)
+    return ArraySource(X) if source is None else source
+
+
+def given_source(X: Any, y: Any = None, weights: Any = None) -> Source | None:
+    """Return the source that X is, or makes as a Dask collection, with its targets and weights.
+
+    None if X is neither: then it has to be validated as an array first.
+    """
+    if is_dask(X):
+        from kernelsieve.sources.dask import DaskSource
+
+        return DaskSource(X, y, weights)
+    if not isinstance(X, Source) or (y is None and weights is None):
+        return X if isinstance(X, Source) else None
+    return X.with_targets(None if y is None else np.asanyarray(y), weights)
+
+
+def lazy_on_dask(method: Method) -> Method:
+    """Make a method of an estimator return lazy Dask arrays for Dask collections.
+
+    The method takes rows as its first argument and returns an array, or a tuple of arrays, with
+    one entry for every row.
+    """
+
+    @wraps(method)
+    def applied(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
+        if is_dask(X):
+            from kernelsieve.sources.dask import apply_lazily
+
+            return apply_lazily(self, method.__name__, X, *arguments, **options)
+        return method(self, X, *arguments, **options)
+
+    return cast(Method, applied)
 
 
 class Changed(Source):

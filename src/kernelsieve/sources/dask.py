@@ -1,17 +1,28 @@
-"""The chunks of a Dask collection as a source: summaries are made where the chunks are."""
+"""Dask collections as sources: summaries are made where the chunks are, and results are lazy."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread, row_blocks
-from kernelsieve.sources.base import BLOCK_ROWS, Block, Fetching, added, aligned, joined
+from kernelsieve.sources.base import (
+    BLOCK_ROWS,
+    Block,
+    Fetching,
+    added,
+    aligned,
+    check_columns,
+    is_dask,
+    joined,
+)
 from kernelsieve.sources.stream import check_finite, valid_block
 
 FAN_IN = 8  # summaries that are added by one task
@@ -220,13 +231,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array, data frame or series."""
-    from dask.base import is_dask_collection
-
-    return bool(is_dask_collection(X))
-
-
 def column_names(X: Any) -> list[str] | None:
     """The names of the columns of a data frame."""
     return [str(name) for name in X.columns] if hasattr(X, "columns") else None
@@ -248,3 +252,64 @@ def with_lengths(array: Any) -> Any:
 def _delayed(array: Any, count: int) -> list[Any]:
     """The chunks of an array (of which there may be none) as delayed values."""
     return [None] * count if array is None else array.to_delayed().ravel().tolist()
+
+
+def apply_lazily(estimator: Any, method: str, X: Any, *arguments: Any, **options: Any) -> Any:
+    """Apply a method of a fitted estimator to every chunk of a Dask collection, lazily.
+
+    Parameters
+    ----------
+    estimator : estimator
+    method : str
+    X : dask array of shape (n, d) or dask data frame
+    *arguments, **options
+        Passed on to the method.
+
+    Returns
+    -------
+    dask array of shape (n,) or (n, n_columns), or a tuple of them
+        In the chunks of X; as many as the method returns arrays.
+    """
+    check_is_fitted(estimator)
+    rows, names = as_array(X), column_names(X)
+    check_columns(estimator, rows.shape[1], names)
+    call = partial(_of_chunk, estimator, method, names, arguments, options)
+    floats = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+    example = call(None, _example(rows._meta, rows.shape[1], floats))
+    if isinstance(example, tuple):
+        return tuple(_mapped_rows(rows, partial(call, i), part) for i, part in enumerate(example))
+    return _mapped_rows(rows, partial(call, None), example)
+
+
+def _mapped_rows(rows: Any, call: Callable[[Any], Any], example: Any) -> Any:
+    """Map the chunks of an array, given what ``call`` makes of one row."""
+    meta = example[:0]
+    if example.ndim == 1:
+        return rows.map_blocks(call, dtype=meta.dtype, drop_axis=1, meta=meta)
+    chunks = (rows.chunks[0], (example.shape[1],))
+    return rows.map_blocks(call, dtype=meta.dtype, chunks=chunks, meta=meta)
+
+
+def _of_chunk(
+    estimator: Any,
+    method: str,
+    names: list[str] | None,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    place: int | None,
+    X: Any,
+) -> Any:
+    """What a method makes of a chunk: all of it, or one array of a tuple."""
+    if names is not None:  # a partition again, as scikit-learn asks after a fit with names
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=names)
+    with one_thread():
+        result = getattr(estimator, method)(X, *arguments, **options)
+    return result if place is None else result[place]
+
+
+def _example(meta: Any, n_features: int, dtype: Any) -> Any:
+    """A row of zeros of the kind that the chunks have."""
+    zeros = np.zeros((1, n_features), dtype=dtype)
+    return type(meta)(zeros) if hasattr(meta, "tocsr") else zeros
