@@ -400,6 +400,8 @@ def test_maps_on_awkward_data(name: str, kernel: str) -> None:
 
 def needs(name: str) -> int:
     """The fewest rows that this model can be fitted to."""
+    if name == "KernelRidgeCV":
+        return 2  # leaving one row out
     return 4 if name in CLASSIFIERS or "folds" in name or "KMeans" in name else 1
 
 

@@ -38,9 +38,10 @@ MAY_USE: dict[str, set[str]] = {
     "paper": PRODUCTS,
     "diagnostics": DATA | {"kernels"},
     "features": PRODUCTS | {"paper", "diagnostics"},
-    "models": ESTIMATORS,
-    "tables": ESTIMATORS | {"models"},
-    "persistence": ESTIMATORS | {"models", "tables", "__init__"},  # __init__ for the version
+    "tuning": ESTIMATORS,
+    "models": ESTIMATORS | {"tuning"},
+    "tables": ESTIMATORS | {"tuning", "models"},
+    "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "plots": ESTIMATORS | {"models"},
     "datasets": set(HELPERS),
     # The top: may use anything, and nobody may use them (cli alone may use bench).

@@ -23,8 +23,8 @@ from kernelsieve import TableModel
 from kernelsieve.tables import TableEncoder, TableError, TableNotice, as_table, read_table
 from kernelsieve.tables.embedding import embedding
 from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, MOST_LEVELS
-from kernelsieve.tables.maps import METHODS
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
+from kernelsieve.tuning.methods import METHODS
 
 N_ROWS = 240
 
@@ -461,10 +461,10 @@ def test_without_a_column_to_learn_from() -> None:
         ({"alpha": -1.0}, "alphas?=-1"),
         ({"gamma": -1.0}, "gamma=-1"),
         ({"n_components": 0}, "n_components=0"),
-        ({"method": "magic"}, "method='magic'"),
+        ({"method": "magic"}, "unknown method 'magic'"),
         ({"task": "magic"}, "task='magic'"),
         ({"kernel": "magic"}, "kernel='magic'"),
-        ({"readable": True, "method": "nystrom"}, "method='nystrom' has none"),
+        ({"readable": True, "method": "nystrom"}, "method='nystrom' has no readable features"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], reason: str) -> None:

@@ -6,7 +6,6 @@ it a row. Only ``fit`` is timed, and it has to do all the work: features and reg
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -21,20 +20,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import KernelCenterer
 
-from kernelsieve import (
-    AdaptiveFeatures,
-    FourierFeatures,
-    KernelRidge,
-    MaclaurinFeatures,
-    NystromFeatures,
-    ObliviousFeatures,
-    RowNormFeatures,
-    TensorSketchFeatures,
-)
-from kernelsieve.features import FeatureMap
+from kernelsieve.models import KernelRidge
+from kernelsieve.tuning import methods as maps
 
 EXACT_MAX_ROWS = 5_000
 POLYNOMIAL_DEGREE = 3
+# (2 gamma <x, y> / p + 1)^p tends to exp(2 gamma <x, y>), the Gaussian's inner part.
+TAYLOR = 2.0 / POLYNOMIAL_DEGREE
 
 
 @dataclass(frozen=True)
@@ -130,30 +122,21 @@ def _exact(settings: Settings) -> Any:
     return ExactKernelRidge(gamma=settings.gamma, alpha=settings.alpha)
 
 
-def _ours(features: type[FeatureMap], **options: Any) -> Callable[[Settings], Any]:
-    """Kernel ridge regression on one of our maps."""
+def _ours(name: str, gamma_factor: float = 1.0, **options: Any) -> Method:
+    """Kernel ridge regression on one of our maps, by its name in the registry."""
+    known = maps.find_method(name)
 
     def build(settings: Settings) -> Any:
-        fresh = features(
+        fresh = known.build(
             n_components=settings.n_components,
-            gamma=settings.gamma,
+            gamma=gamma_factor * settings.gamma,
             random_state=settings.seed,
             n_jobs=settings.n_threads,
             **options,
         )
         return KernelRidge(fresh, alpha=settings.alpha, n_jobs=settings.n_threads)
 
-    return build
-
-
-def _taylor_gamma(settings: Settings) -> float:
-    """(2 gamma <x, y> / p + 1)^p tends to exp(2 gamma <x, y>), the Gaussian's inner part."""
-    return 2.0 * settings.gamma / POLYNOMIAL_DEGREE
-
-
-def _tensor_sketch(settings: Settings) -> Any:
-    build = _ours(TensorSketchFeatures, degree=POLYNOMIAL_DEGREE)
-    return build(replace(settings, gamma=_taylor_gamma(settings)))
+    return Method(name, known.label, known.description, build, gaussian=known.gaussian)
 
 
 def _sklearn(transformer: type, **options: Any) -> Callable[[Settings], Any]:
@@ -173,66 +156,12 @@ def _sklearn(transformer: type, **options: Any) -> Callable[[Settings], Any]:
 
 def _count_sketch(settings: Settings) -> Any:
     build = _sklearn(PolynomialCountSketch, degree=POLYNOMIAL_DEGREE, coef0=1)
-    return build(replace(settings, gamma=_taylor_gamma(settings)))
+    return build(replace(settings, gamma=TAYLOR * settings.gamma))
 
 
 _ROWS = (
-    Method("fourier", "Fourier", "random Fourier features", _ours(FourierFeatures)),
-    Method(
-        "nystrom",
-        "Nystrom",
-        "landmarks drawn by recursive ridge leverage",
-        _ours(NystromFeatures, landmarks="leverage"),
-    ),
-    Method(
-        "oblivious", "Oblivious", "oblivious sketch of the Taylor series", _ours(ObliviousFeatures)
-    ),
-    Method("row-norm", "Row norm", "distinct products drawn by norm", _ours(RowNormFeatures)),
-    Method(
-        "adaptive",
-        "Adaptive",
-        "distinct products chosen by leverage, target and norm",
-        _ours(AdaptiveFeatures),
-    ),
-    Method(
-        "row-norm-paper",
-        "Row norm [1]",
-        "the paper's single round: sketched, independent draws",
-        _ours(RowNormFeatures, sampler="paper"),
-    ),
-    Method(
-        "adaptive-paper",
-        "Adaptive [1]",
-        "the paper's full recursion: sketched, independent draws",
-        _ours(AdaptiveFeatures, sampler="paper"),
-    ),
-    Method(
-        "tensor-sketch",
-        "TensorSketch",
-        "sketch of a polynomial kernel of degree 3",
-        _tensor_sketch,
-        gaussian=False,
-    ),
-    Method("maclaurin", "Maclaurin", "random Maclaurin features", _ours(MaclaurinFeatures)),
-    Method(
-        "fourier-orthogonal",
-        "FF orthogon.",
-        "Fourier features in orthogonal blocks",
-        _ours(FourierFeatures, frequencies="orthogonal"),
-    ),
-    Method(
-        "fourier-structured",
-        "FF structur.",
-        "orthogonal Fourier features by fast transforms",
-        _ours(FourierFeatures, frequencies="structured"),
-    ),
-    Method(
-        "fourier-modified",
-        "FF modified",
-        "Fourier features drawn by a bound on leverage",
-        _ours(FourierFeatures, frequencies="modified"),
-    ),
-    Method("nystrom-uniform", "Nystrom un.", "uniform landmarks", _ours(NystromFeatures)),
+    *(_ours(name) for name in maps.METHODS if name not in ("auto", "tensor-sketch")),
+    _ours("tensor-sketch", TAYLOR, degree=POLYNOMIAL_DEGREE),
     Method(
         "sklearn-rbfsampler", "RBFSampler", "scikit-learn's Fourier features", _sklearn(RBFSampler)
     ),
@@ -240,7 +169,7 @@ _ROWS = (
     Method(
         "sklearn-polynomialcountsketch",
         "CountSketch",
-        "scikit-learn's sketch of a polynomial kernel of degree 3",
+        "scikit-learn's sketch of a polynomial kernel",
         _count_sketch,
         gaussian=False,
     ),
@@ -266,11 +195,6 @@ def find_method(name: str) -> Method:
     >>> find_method("fourier").description
     'random Fourier features'
     """
-    try:
-        return METHODS[name]
-    except KeyError:
-        near = difflib.get_close_matches(name, METHODS, n=1)
-        guess = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(
-            f"unknown method {name!r}: {guess}known are {', '.join(METHODS)}"
-        ) from None
+    if name not in METHODS:
+        raise ValueError(maps.unknown_method(name, METHODS))
+    return METHODS[name]

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.maps import feature_map
 from kernelsieve.tables.table import as_table
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tuning.methods import feature_map
 
 
 def embedding(

@@ -10,26 +10,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import root_seed, stream
-from kernelsieve._validation import check_choice, check_count
-from kernelsieve.features import NystromFeatures
-from kernelsieve.kernels import resolve_kernel
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve._random import root_seed
+from kernelsieve._validation import check_choice, check_count, check_positive
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import as_text, column_importances, explanation_facts, scores
-from kernelsieve.tables.maps import METHODS, feature_map
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
 from kernelsieve.tables.target import TASKS, ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tuning import Judge, choose_gamma_alpha
+from kernelsieve.tuning.methods import feature_map, find_method
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
-# The search for gamma (in units of "scale") and alpha is bounded, whatever the number of rows.
-TUNING_ROWS, TUNING_LANDMARKS = 6_000, 600
-GAMMA_FACTORS = tuple(2.0**power for power in range(-5, 2))
-ALPHAS = np.logspace(-4, 2, 13)
+TUNING_LANDMARKS = 600  # uniform ones: quick, and good enough to compare gammas
 WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 
 Progress = Callable[[str], None]
@@ -184,59 +179,53 @@ class TableModel(BaseEstimator):
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
-        check_choice(self.method, "method", tuple(METHODS))
+        find_method(self.method)
         check_count(self.n_components, "n_components", "it is the number of features")
 
     def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to learn from and to be judged on; of every class some, where there are enough."""
         size = min(max(1, round(TEST_SHARE * len(y))), MOST_TEST_ROWS)
-        classes, counts = np.unique(y, return_counts=True)
-        stratify = None
-        if self.task_ == "classification" and counts.min() >= 2 and size >= len(classes):
-            stratify = y
-        train, test = train_test_split(
-            np.arange(len(y)), test_size=size, random_state=seed % 2**32, stratify=stratify
-        )
-        if self.task_ == "classification" and len(np.unique(y[train])) < 2:
+        labels = y if self.task_ == "classification" else None
+        train, test = Judge(len(y), seed, labels).set_apart(size)
+        if labels is not None and len(np.unique(y[train])) < 2:
+            classes, counts = np.unique(y, return_counts=True)
             raise TableError(
                 f"class {str(classes[counts.argmin()])!r} has too few rows to learn from"
             )
         return train, test
 
     def _tune(self, X: Any, y: NDArray[Any], seed: int, progress: Progress) -> None:
-        """Gamma and alpha of the smallest leave-one-out error, of Nystrom features on some rows."""
-        rows = stream(seed, "tuning").permutation(len(y))[:TUNING_ROWS]
-        X, targets = X[np.sort(rows)], ridge_targets(y[np.sort(rows)], self.task_)
-        gammas = self._gammas(X)
-        if isinstance(self.alpha, str) and self.alpha != "cv":
-            raise ValueError(f"alpha={self.alpha!r}: give a positive number, or 'cv'")
-        alphas = ALPHAS if self.alpha == "cv" else np.array([self.alpha])
-        if len(alphas) > 1 or len(gammas) > 1:
-            progress("choosing gamma and alpha")
-            landmarks = NystromFeatures(
-                min(TUNING_LANDMARKS, len(targets)),
-                kernel=self.kernel,
-                gamma=gammas[0],
-                landmarks="uniform",
-                random_state=seed,
-                n_jobs=self.n_jobs,
-                **self._shape(),
-            )
-            several = gammas if len(gammas) > 1 else None
-            search = KernelRidgeCV(landmarks, alphas=alphas, gammas=several, n_jobs=self.n_jobs)
-            search.fit(X, targets)
-            self.alpha_ = search.alpha_
-            self.gamma_ = gammas[0] if search.gamma_ is None else search.gamma_
-        else:
-            self.alpha_, self.gamma_ = float(alphas[0]), gammas[0]
+        """Choose gamma and alpha by the leave-one-out error of a Nystrom map on some rows."""
+        gammas, alphas = self._gammas(), self._alphas()
+        if alphas is not None and gammas is not None:
+            self.alpha_, self.gamma_ = alphas[0], gammas[0]
+            return
+        progress("choosing gamma and alpha")
+        landmarks = feature_map(
+            "nystrom-uniform",
+            n_components=min(TUNING_LANDMARKS, len(y)),
+            kernel=self.kernel,
+            n_jobs=self.n_jobs,
+            **self._shape(),
+        )
+        targets = ridge_targets(y, self.task_)
+        found = choose_gamma_alpha(
+            landmarks, X, targets, gammas=gammas, alphas=alphas, seed=seed, n_jobs=self.n_jobs
+        )
+        self.alpha_, self.gamma_ = found.alpha, found.gamma
 
-    def _gammas(self, X: Any) -> list[Any]:
+    def _gammas(self) -> list[Any] | None:
+        """The only gamma to use, or None to search."""
         if not isinstance(self.kernel, str) or self.kernel in WITHOUT_GAMMA:
             return ["scale"]
-        if self.gamma != "cv":
-            return [self.gamma]
-        scale = getattr(resolve_kernel("gaussian", X, "scale"), "gamma", 1.0)
-        return [factor * scale for factor in GAMMA_FACTORS]
+        return None if self.gamma == "cv" else [self.gamma]
+
+    def _alphas(self) -> list[float] | None:
+        """The only alpha to use, or None to search."""
+        if isinstance(self.alpha, str):
+            check_choice(self.alpha, "alpha", ("cv",))
+            return None
+        return [check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")]
 
     def _shape(self) -> dict[str, Any]:
         return {"degree": self.degree, "coef0": self.coef0}

@@ -1,0 +1,310 @@
+"""The search of gamma and alpha: every alpha of a path from one eigendecomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kernelsieve._progress import track
+from kernelsieve._random import stream
+from kernelsieve._validation import check_positive
+from kernelsieve.features import FeatureMap
+from kernelsieve.kernels import resolve_kernel
+from kernelsieve.linalg.normal_equations import Centred, NormalEquations
+from kernelsieve.linalg.operators import dense
+from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source
+from kernelsieve.tuning.judge import source_folds
+
+FOLDS = 5  # of a map that looks at the target, where leave-one-out has no closed form
+
+# Fits a map to rows; also gives the normal equations of the targets on its features.
+Fit = Callable[[FeatureMap, Source], tuple[FeatureMap, NormalEquations]]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a bounded search tries, and on how many rows.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that the search looks at, however many there are.
+    gamma_factors : tuple of float
+        Values of gamma to try, in units of gamma="scale", 1 / (n_features * variance).
+    alphas : tuple of float
+    n_draws : int
+        Maps whose errors are averaged: a single random map can favour a gamma by luck.
+    """
+
+    n_rows: int = 6_000
+    gamma_factors: tuple[float, ...] = tuple(2.0**power for power in range(-5, 2))
+    alphas: tuple[float, ...] = tuple(np.logspace(-4, 2, 13).tolist())
+    n_draws: int = 1
+
+
+DEFAULT = SearchOptions()
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The errors of every pair of gamma and alpha.
+
+    Attributes
+    ----------
+    gammas : list of float or None
+        None is the map's own gamma.
+    alphas : ndarray of shape (n_alphas,)
+    rmse : ndarray of shape (n_gammas, n_alphas)
+        On rows that the ridge did not see.
+    """
+
+    gammas: list[Any]
+    alphas: NDArray[np.float64]
+    rmse: NDArray[np.float64]
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The place of the smallest error."""
+        gamma, alpha = np.unravel_index(int(np.argmin(self.rmse)), self.rmse.shape)
+        return int(gamma), int(alpha)
+
+    @property
+    def gamma(self) -> Any:
+        """The best gamma."""
+        return self.gammas[self.best[0]]
+
+    @property
+    def alpha(self) -> float:
+        """The best alpha."""
+        return float(self.alphas[self.best[1]])
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """Columns "gamma", "alpha" and "rmse", a row for every pair."""
+        return {
+            "gamma": np.repeat(np.array(self.gammas, dtype=object), len(self.alphas)),
+            "alpha": np.tile(self.alphas, len(self.gammas)),
+            "rmse": self.rmse.ravel(),
+        }
+
+
+def search(
+    features: FeatureMap,
+    rows: Source,
+    alphas: Any,
+    gammas: Sequence[Any] = (None,),
+    *,
+    cv: Any = None,
+    fit_intercept: bool = True,
+    fit: Fit | None = None,
+    block_rows: int = BLOCK_ROWS,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> SearchResult:
+    """Compute the error of kernel ridge regression for every gamma and alpha.
+
+    For maps that do not look at the target this is the exact leave-one-out error in closed form.
+    Maps that do are fitted again for every fold, so that they never see what they are judged on.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Not fitted; it is copied for every gamma.
+    rows : Source
+        With targets of shape (n, n_outputs).
+    alphas : array-like of float
+    gammas : sequence of float or None
+        None keeps the map's own gamma.
+    cv : int, splitter or None
+        Folds; None is leave-one-out where it has a closed form, else 5.
+    fit_intercept : bool, default True
+    fit : callable, optional
+        Fits a map to rows and returns it with its normal equations; a model may have its own way.
+    block_rows : int
+        Rows of a block.
+    n_jobs : int, default all cores
+    verbose : int, default 0
+
+    Returns
+    -------
+    SearchResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import FourierFeatures
+    >>> from kernelsieve.sources.base import ArraySource
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> rows = ArraySource(X, np.sin(X[:, :1]), None)
+    >>> search(FourierFeatures(50, random_state=0), rows, [0.01, 100.0], [0.1, 10.0]).gamma
+    0.1
+    """
+    alphas = np.sort(np.asarray(alphas, dtype=np.float64))
+    fit = fit or (lambda fresh, part: _fitted(fresh, part, block_rows, n_jobs))
+
+    def path_of(fresh: FeatureMap, part: Source) -> RidgePath:
+        fitted, equations = fit(fresh, part)
+        return RidgePath(fitted, equations.centred(fit_intercept), alphas)
+
+    def total(judged: _HeldOut, part: Source) -> NDArray[np.float64]:
+        return part.reduce(judged, block_rows, n_jobs, "Errors")
+
+    found = []
+    for gamma in track(gammas, len(gammas), "bandwidths", verbose):
+        fresh = clone(features) if gamma is None else clone(features).set_params(gamma=gamma)
+        if cv is None and not looks_at_target(fresh):
+            if rows.shape[0] < 2:
+                raise ValueError("n_samples = 1: leaving one row out needs at least 2 rows")
+            sums = total(_LeaveOneOut(path_of(fresh, rows), fit_intercept), rows)
+        else:
+            sums = np.zeros(len(alphas) + 1)
+            for train, test in source_folds(rows, FOLDS if cv is None else cv):
+                sums += total(_HeldOut(path_of(clone(fresh), train)), test)
+        found.append(sums[:-1] / sums[-1])
+    return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
+
+
+def choose_gamma_alpha(
+    features: FeatureMap,
+    X: Any,
+    y: NDArray[np.float64],
+    options: SearchOptions = DEFAULT,
+    *,
+    gammas: Sequence[Any] | None = None,
+    alphas: Sequence[float] | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> SearchResult:
+    """Search gamma and alpha on a bounded number of rows.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        The map to search with; it gets the seeds ``seed``, ``seed + 1``, ...
+    X : ndarray or CSR array of shape (n, d)
+    y : ndarray of shape (n,) or (n, n_outputs)
+    options : SearchOptions
+    gammas, alphas : sequence of float, optional
+        To try in place of those of the options.
+    seed : int, default 0
+    n_jobs : int, default all cores
+
+    Returns
+    -------
+    SearchResult
+        With errors averaged over ``options.n_draws`` maps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import NystromFeatures
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> found = choose_gamma_alpha(NystromFeatures(50), X, np.sin(X[:, 0]))
+    >>> found.rmse.shape, bool(found.alpha < 1)
+    ((7, 13), True)
+    """
+    chosen = np.sort(stream(seed, "tuning").permutation(len(y))[: options.n_rows])
+    X = X[chosen].astype(np.float64)  # few rows: small alphas need not suffer from rounding
+    y = np.asarray(y[chosen], dtype=np.float64).reshape(len(chosen), -1)
+    if gammas is None:
+        scale = getattr(resolve_kernel("gaussian", X, "scale"), "gamma", 1.0)
+        gammas = [factor * scale for factor in options.gamma_factors]
+    draws = [
+        search(
+            clone(features).set_params(random_state=seed + draw),
+            ArraySource(X, y, None),
+            options.alphas if alphas is None else alphas,
+            gammas,
+            n_jobs=n_jobs,
+        )
+        for draw in range(options.n_draws)
+    ]
+    rmse = np.mean([draw.rmse for draw in draws], axis=0)
+    return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
+
+
+def looks_at_target(features: FeatureMap) -> bool:
+    """Whether a map chooses its features by the target, so that leave-one-out would flatter it."""
+    return bool(getattr(features, "target_share", 0.0) > 0)
+
+
+def positive_numbers(values: Any, name: str, why: str) -> NDArray[np.float64]:
+    """One number > 0, or several."""
+    given = np.atleast_1d(values)
+    if given.size == 0:
+        raise ValueError(f"{name}={values!r} is empty: pass at least one number, or None")
+    return np.array([check_positive(value, name, why) for value in given.tolist()])
+
+
+def _fitted(
+    features: FeatureMap, rows: Source, block_rows: int, n_jobs: int | None
+) -> tuple[FeatureMap, NormalEquations]:
+    features.fit(rows)
+
+    def of_block(block: Block) -> NormalEquations:
+        return NormalEquations.of_block(features._transform_block(block.X), block.y, block.weights)
+
+    total: NormalEquations = rows.reduce(of_block, block_rows, n_jobs)
+    return features, total
+
+
+class RidgePath:
+    """The ridges of all alphas on a fitted map, from one eigendecomposition of its Gram matrix."""
+
+    def __init__(self, features: FeatureMap, problem: Centred, alphas: NDArray[np.float64]) -> None:
+        values, self.vectors = np.linalg.eigh(problem.gram)
+        self.features, self.problem = features, problem
+        self.shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)  # (s, n_alphas)
+        moment = self.vectors.T @ problem.moment
+        self.coefficients = self.shrunk[:, :, None] * moment[:, None, :]
+
+    def coordinates(self, X: Any) -> NDArray[np.float64]:
+        """Centred features of some rows along the eigenvectors, of shape (rows, s)."""
+        Z = dense(self.features._transform_block(X))
+        return (Z - self.problem.feature_mean) @ self.vectors
+
+    def predict(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predictions of shape (rows, n_alphas, n_outputs)."""
+        return np.tensordot(coordinates, self.coefficients, 1) + self.problem.target_mean
+
+    def leverages(
+        self, coordinates: NDArray[np.float64], fit_intercept: bool
+    ) -> NDArray[np.float64]:
+        """Leverages of shape (rows, n_alphas), of rows of weight 1."""
+        leverages = coordinates**2 @ self.shrunk
+        return leverages + 1.0 / self.problem.weight if fit_intercept else leverages
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Sums of squared errors of all alphas on rows that the path did not see, then their weight."""
+
+    path: RidgePath
+
+    def __call__(self, block: Block) -> NDArray[np.float64]:
+        coordinates = self.path.coordinates(block.X)
+        return self._summed(block.y[:, None] - self.path.predict(coordinates), block)
+
+    def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
+        share = np.ones(len(block)) if block.weights is None else block.weights
+        total = np.einsum("r,rao->a", share, residuals**2)
+        return np.append(total, share.sum() * residuals.shape[2])
+
+
+@dataclass(frozen=True)
+class _LeaveOneOut(_HeldOut):
+    """The same on the rows of the fit: a residual grows by 1 / (1 - leverage) without its row."""
+
+    fit_intercept: bool
+
+    def __call__(self, block: Block) -> NDArray[np.float64]:
+        coordinates = self.path.coordinates(block.X)
+        leverages = self.path.leverages(coordinates, self.fit_intercept)
+        if block.weights is not None:
+            leverages = block.weights[:, None] * leverages
+        left = np.maximum(1.0 - leverages, 1e-12)[:, :, None]
+        return self._summed((block.y[:, None] - self.path.predict(coordinates)) / left, block)

@@ -1,0 +1,179 @@
+"""Search, judgement and registry: the parts that fit, bench and the estimators share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+
+from kernelsieve import FourierFeatures, KernelRidgeCV, NystromFeatures
+from kernelsieve.sources.base import ArraySource
+from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha, search
+from kernelsieve.tuning.methods import METHODS, feature_map, find_method
+
+N_ROWS = 120
+
+
+def data(n: int = N_ROWS, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=n)
+
+
+# --- judge ----------------------------------------------------------------------------------------
+
+RULES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "labels": {"labels": np.arange(N_ROWS) % 3},
+    "groups": {"groups": np.arange(N_ROWS) // 7},
+    "order": {"order": np.random.default_rng(0).permutation(N_ROWS)},
+}
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_row_is_on_one_side(rules: dict[str, Any], seed: int) -> None:
+    judge = Judge(N_ROWS, seed, **rules)
+    first = judge.set_apart(30)
+    assert sorted([*first.choose, *first.judge]) == list(range(N_ROWS))
+    second = judge.set_apart(20, among=first.choose)
+    assert sorted([*second.choose, *second.judge]) == sorted(first.choose)
+    again = Judge(N_ROWS, seed, **rules).set_apart(30)
+    np.testing.assert_array_equal(again.judge, first.judge)
+    for choose, judged in judge.folds(4, among=first.choose):
+        assert not set(choose) & set(judged)
+        assert {*choose, *judged} <= set(first.choose)
+
+
+def test_groups_stay_together() -> None:
+    groups = np.random.default_rng(0).integers(0, 12, N_ROWS)
+    judge = Judge(N_ROWS, groups=groups)
+    for choose, judged in [judge.set_apart(25), *judge.folds(3)]:
+        assert not set(groups[choose]) & set(groups[judged])
+    assert len(judge.set_apart(25).judge) >= 25
+
+
+def test_later_rows_judge_earlier_ones() -> None:
+    order = np.random.default_rng(0).integers(0, 15, N_ROWS)  # with equal times
+    judge = Judge(N_ROWS, order=order)
+    choose, judged = judge.set_apart(25)
+    assert order[choose].max() < order[judged].min()
+    for choose, judged in Judge(N_ROWS, order=np.arange(N_ROWS)[::-1]).folds(3):
+        assert choose.min() > judged.max()  # row numbers fall as time goes on
+
+
+def test_classes_keep_their_shares() -> None:
+    labels = np.repeat(["a", "b"], [100, 20])
+    judged = Judge(N_ROWS, labels=labels).set_apart(24).judge
+    assert np.sum(labels[judged] == "b") == 4
+    lonely = np.where(np.arange(N_ROWS) == 5, "b", "a")  # a class of one row
+    assert len(Judge(N_ROWS, labels=lonely).set_apart(24).judge) == 24
+
+
+@pytest.mark.parametrize(
+    ("rules", "size", "reason"),
+    [
+        ({}, 0, "both sides need rows"),
+        ({}, N_ROWS, "both sides need rows"),
+        ({"groups": np.zeros(N_ROWS)}, 5, "at least 2 are needed"),
+        ({"order": np.zeros(N_ROWS)}, 5, "no row is later"),
+        ({"order": np.zeros(3)}, 5, "3 values for 120 rows"),
+        ({"order": np.zeros(N_ROWS), "groups": np.zeros(N_ROWS)}, 5, "not both"),
+    ],
+)
+def test_splits_that_cannot_be_made(rules: dict[str, Any], size: int, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Judge(N_ROWS, **rules).set_apart(size)
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+
+def left_out(features: Any, X: Any, y: Any, alpha: float) -> float:
+    """The leave-one-out error of a ridge on fixed features, one fit a row."""
+    Z = clone(features).fit(X).transform(X)
+    errors = []
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        model = Ridge(alpha=alpha).fit(Z[others], y[others])
+        errors.append(y[i] - model.predict(Z[i : i + 1])[0])
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def test_search_gives_the_error_of_leaving_rows_out() -> None:
+    X, y = data(60)
+    features = FourierFeatures(20, random_state=0)
+    found = search(features, ArraySource(X, y[:, None], None), [1.0, 0.1], [0.05, 0.5])
+    for i, gamma in enumerate([0.05, 0.5]):
+        for j, alpha in enumerate([0.1, 1.0]):  # sorted
+            expected = left_out(features.set_params(gamma=gamma), X, y, alpha)
+            np.testing.assert_allclose(found.rmse[i, j], expected, rtol=1e-6)
+
+
+def test_the_estimator_uses_the_same_search() -> None:
+    X, y = data()
+    features, gammas, alphas = FourierFeatures(30, random_state=0), [0.05, 0.5], [0.01, 0.1, 1.0]
+    model = KernelRidgeCV(features, alphas=alphas, gammas=gammas).fit(X, y)
+    found = search(features, ArraySource(X, y[:, None], None), alphas, gammas)
+    assert (found.gamma, found.alpha) == (model.gamma_, model.alpha_)
+    np.testing.assert_allclose(model.cv_results_["rmse"], found.rmse.ravel(), rtol=1e-8)
+
+
+def test_a_bounded_search_looks_at_so_many_rows() -> None:
+    X, y = data(400)
+    options = SearchOptions(n_rows=100, gamma_factors=(0.5, 1.0), alphas=(0.1, 1.0))
+    honest = choose_gamma_alpha(NystromFeatures(20), X, y, options)
+    changed = []
+    for row in range(0, 400, 10):
+        spoilt = y.copy()
+        spoilt[row] += 1.0
+        found = choose_gamma_alpha(NystromFeatures(20), X, spoilt, options)
+        changed.append(not np.array_equal(found.rmse, honest.rmse))
+    assert 2 <= sum(changed) <= 20  # about a quarter of 40
+
+
+def test_a_bounded_search_averages_its_draws() -> None:
+    X, y = data()
+    one = SearchOptions(alphas=(0.1, 1.0))
+    first = choose_gamma_alpha(FourierFeatures(20), X, y, one)
+    second = search(
+        FourierFeatures(20, random_state=1), ArraySource(X, y[:, None], None), one.alphas,
+        first.gammas,
+    )  # fmt: skip
+    both = choose_gamma_alpha(
+        FourierFeatures(20), X, y, SearchOptions(alphas=(0.1, 1.0), n_draws=2)
+    )
+    np.testing.assert_allclose(both.rmse, (first.rmse + second.rmse) / 2)
+
+
+def test_one_row_has_no_error_of_rows_left_out() -> None:
+    """It was reported as 0."""
+    X, y = data(1)
+    with pytest.raises(ValueError, match=r"n_samples = 1.*at least 2 rows"):
+        KernelRidgeCV(FourierFeatures(4)).fit(X, y)
+
+
+# --- registry -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_builds_its_map(name: str) -> None:
+    options = {"n_components": 8, "gamma": 0.5, "degree": 2, "random_state": 0}
+    X, y = data(60)
+    assert METHODS[name].build(**options).fit(X, y).transform(X).shape[0] == 60
+
+
+def test_readable_methods_do_not_rotate() -> None:
+    assert feature_map("row-norm", readable=True, n_components=5).rotate is False
+    with pytest.raises(
+        ValueError, match=r"'fourier' has no readable features.*row-norm or adaptive"
+    ):
+        feature_map("fourier", readable=True)
+
+
+def test_unknown_methods_are_guessed() -> None:
+    with pytest.raises(ValueError, match="unknown method 'adaptiv': did you mean 'adaptive'"):
+        find_method("adaptiv")
