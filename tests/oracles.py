@@ -482,3 +482,19 @@ def randomly_pivoted_cholesky(K: Array, size: int, rng: np.random.Generator) -> 
         pivots.append(pivot)
         rest -= np.outer(rest[:, pivot], rest[:, pivot]) / rest[pivot, pivot]
     return pivots
+
+
+def column_kernel(family: str, u: float, v: float, rate: float = 1.0) -> float:
+    """One factor of a product kernel at scaled coordinates u and v; ``rate`` is for categories."""
+    if family == "categorical":
+        return 1.0 if u == v else math.exp(-rate)
+    t = abs(u - v)
+    if family == "gaussian":
+        return math.exp(-t * t)
+    if family == "laplacian":
+        return math.exp(-t)
+    if family == "matern32":
+        return (1.0 + math.sqrt(3.0) * t) * math.exp(-math.sqrt(3.0) * t)
+    if family == "matern52":
+        return (1.0 + math.sqrt(5.0) * t + 5.0 / 3.0 * t * t) * math.exp(-math.sqrt(5.0) * t)
+    raise ValueError(family)

@@ -1,0 +1,247 @@
+"""Tables of local one-dimensional functions: how products of them are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._native import local as native
+from kernelsieve.products.column_basis import ColumnBasis
+from kernelsieve.products.families import FAMILIES
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.tents import FIRST_TENT, tent_bounds
+from kernelsieve.products.trie import atom_ranges
+
+GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
+TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
+MOST_TABLE_ENTRIES = 2**21  # of a column; beyond, all its values are exact sums
+SMALLEST_GROUND_STATE = 1e-12
+SMALLEST_ROOT = 1e-290
+KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}
+ORDER_BITS = 40
+
+
+class LocalTables:
+    """Local functions of all columns, for the orders in use, as flat arrays.
+
+    Parameters
+    ----------
+    arrays : dict of ndarray
+        Of which the parts of coordinate i stand together:
+
+        - kinds, settings: how its table is read, decay and degree of its exponentials
+        - places: first points of patches, knots, or levels; first_rows, n_rows: of patches
+        - tables: what is read; missing_rows: where a missing value is found in it
+        - points, matrices: the exact sums outside of the table
+        - keys: coordinate and order of every function in use, tents last
+        - tent_left, tent_right: the intervals of its tents
+        - sizes: how many places, table entries, points, matrix entries, functions and tents it has
+    """
+
+    fewest_cells = native.POINTS
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._arrays = arrays
+        sizes = arrays["sizes"]
+        starts = np.vstack([np.zeros((1, sizes.shape[1]), dtype=np.int64), np.cumsum(sizes, axis=0)])
+        self._starts = np.ascontiguousarray(starts.T)
+        self._live = np.flatnonzero(arrays["kinds"] != native.CONSTANT)
+
+    @classmethod
+    def of_bases(cls, bases: Sequence[ColumnBasis], multisets: Multisets) -> LocalTables:
+        """Tables of the orders that ``multisets`` use, and of order 0 of every column."""
+        every = np.arange(len(bases), dtype=np.int64)
+        keys = np.union1d(_keys(multisets.coordinates, multisets.orders), _keys(every, 0 * every))
+        bounds = np.searchsorted(keys >> ORDER_BITS, np.arange(len(bases) + 1))
+        orders = keys & ((1 << ORDER_BITS) - 1)
+        columns = [
+            _column_arrays(basis, orders[a:b])
+            for basis, a, b in zip(bases, bounds[:-1], bounds[1:], strict=True)
+        ]
+        arrays = {
+            name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
+            for name in columns[0]
+        }
+        return cls({**arrays, "keys": keys})
+
+    @property
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """All that evaluation needs, as flat arrays."""
+        return self._arrays
+
+    @classmethod
+    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> LocalTables:
+        """The same, from the ``tables`` of another."""
+        return cls(tables)
+
+    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
+        """Products of basis functions need no constant."""
+        return np.zeros(len(multisets))
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double: the root and the ratios balance each other over many orders of magnitude."""
+        return np.float64
+
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All coordinates that take part: each has its e_0 in every product."""
+        return self._live
+
+    def dense_atoms(
+        self,
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
+        coordinates: NDArray[np.int64],
+        orders: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ratios e_k / e_0 of the atoms, (n_atoms, B), and the root prod_i e_0(x_i), (B,)."""
+        arrays = self._arrays
+        places, tables, points, matrices, functions, tents = self._starts
+        firsts = functions + tents
+        slots = np.searchsorted(arrays["keys"], _keys(coordinates, orders)) - firsts[coordinates]
+        table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
+        native.local_atoms(
+            lines,
+            self._live,
+            arrays["settings"].reshape(-1, 2),
+            arrays["kinds"],
+            GRID_STEP,
+            FAMILIES["gaussian"].reach,
+            arrays["places"],
+            arrays["first_rows"],
+            arrays["n_rows"],
+            places,
+            arrays["missing_rows"],
+            arrays["tables"],
+            tables,
+            arrays["sizes"][:, 4],
+            arrays["points"],
+            points,
+            arrays["matrices"],
+            matrices,
+            arrays["tent_left"],
+            arrays["tent_right"],
+            tents,
+            atom_ranges(coordinates, len(arrays["kinds"])),
+            slots,
+            SMALLEST_GROUND_STATE,
+            SMALLEST_ROOT,
+            table,
+            roots,
+        )
+        return table, roots
+
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+        raise TypeError("local bases are for dense data: use basis='monomial'")
+
+
+def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number for each pair of coordinate and order, in their order."""
+    return (np.asarray(coordinates) << ORDER_BITS) + orders
+
+
+def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, Any]:
+    """The parts of one column, by name."""
+    functions, tents = orders[orders < FIRST_TENT], orders[orders >= FIRST_TENT] - FIRST_TENT
+    matrix, missing = basis.matrix[:, functions], basis.missing[functions]
+    decay, degree = 0.0, 0
+    places, first_rows, n_rows = basis.points, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    points, exact = np.zeros(0), np.zeros((0, len(functions)))
+    left = right = np.zeros(0)
+    if basis.family == "constant":
+        table = np.ones((1, 1))
+    elif basis.family == "categorical":
+        table = np.vstack([matrix, missing])
+    elif basis.family == "gaussian":
+        points, exact = basis.points, matrix
+        places, n_rows, table = _patches(basis, functions)
+        first_rows = np.cumsum(n_rows) - n_rows
+        table = _with_missing(table, missing, native.POINTS)
+    else:
+        family = FAMILIES[basis.family]
+        decay, degree = family.decay, len(family.polynomial) - 1
+        table = _exponential_table(basis.points, matrix, decay, family.polynomial)
+        table = _with_missing(table, missing, 2 * (degree + 1))
+        left, right = tent_bounds(tents, basis.points) if len(tents) else (left, right)
+    nothing = np.zeros(len(places) - len(first_rows), np.int64)
+    return {
+        "kinds": np.int64(KINDS.get(basis.family, native.EXPONENTIAL)),
+        "settings": np.array([decay, degree], dtype=np.float64),
+        "places": places,
+        "first_rows": np.concatenate([first_rows, nothing]),
+        "n_rows": np.concatenate([n_rows, nothing]),
+        "tables": table.ravel(),
+        "missing_rows": np.int64(_missing_row(basis, table, degree)),
+        "points": points,
+        "matrices": exact.ravel(),
+        "tent_left": left,
+        "tent_right": right,
+        "sizes": np.array(
+            [[len(places), table.size, len(points), exact.size, len(functions), len(left)]]
+        ),
+    }
+
+
+def _missing_row(basis: ColumnBasis, table: NDArray[np.float64], degree: int) -> int:
+    if basis.family in ("constant", "categorical"):
+        return len(table) - 1
+    return len(table) - (native.POINTS if basis.family == "gaussian" else 2 * (degree + 1))
+
+
+def _with_missing(
+    table: NDArray[np.float64], missing: NDArray[np.float64], width: int
+) -> NDArray[np.float64]:
+    """The table, and as many rows as are read at once, of which the first is for missing values."""
+    return np.vstack([table, missing[None], np.zeros((width - 1, table.shape[1]))])
+
+
+def _patches(
+    basis: ColumnBasis, functions: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """First points, numbers of rows and rows of the tables around runs of points."""
+    apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
+    runs = np.split(basis.points, apart)
+    lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
+    counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
+    nothing = np.zeros((0, len(functions)))
+    if sum(counts) * len(functions) > MOST_TABLE_ENTRIES:
+        return np.zeros(0), np.zeros(0, np.int64), nothing
+    firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
+    limited = basis.only(functions)
+    rows = [
+        limited.values(first + GRID_STEP * np.arange(count)).T
+        for first, count in zip(firsts, counts, strict=True)
+    ]
+    return np.array(firsts), np.array(counts, dtype=np.int64), np.vstack(rows)
+
+
+def _exponential_table(
+    knots: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    decay: float,
+    polynomial: tuple[float, ...],
+) -> NDArray[np.float64]:
+    """Rows of exp(-c t) t^p and exp(-c s) s^p, t and s the distances from the knots around a value.
+
+    A kernel exp(-c r) sum_q a_q (c r)^q with r = t + r_0 is exp(-c t) times a polynomial of t whose
+    coefficients depend on r_0 alone: sums over all points on one side are sums of those.
+    """
+    width, n = len(polynomial), len(knots)
+    table = np.zeros((n + 1, 2 * width, matrix.shape[1]))
+    for side, places in ((0, np.arange(1, n + 1)), (1, np.arange(n))):
+        edge = knots[places - 1] if side == 0 else knots[places]
+        away = edge[:, None] - knots if side == 0 else knots - edge[:, None]
+        inside = away >= 0.0
+        away = np.where(inside, away, 0.0)
+        damped = np.where(inside, np.exp(-decay * away), 0.0)
+        for p in range(width):
+            # The binomial theorem: the coefficient of t^p.
+            factor = sum(
+                polynomial[q] * decay**q * comb(q, p) * away ** (q - p) for q in range(p, width)
+            )
+            table[places, side * width + p] = (damped * factor) @ matrix
+    return table.reshape(-1, matrix.shape[1])
+

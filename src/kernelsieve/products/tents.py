@@ -1,0 +1,58 @@
+"""Tents between the knots of the Laplacian: the rest of its kernel, infinitely fine.
+
+The Laplacian is Markov: given the knots a < b, what is left of the kernel lives on (a, b) alone.
+The tent of (a, b) peaks at the middle and is zero at both ends; given the middle, too, the rest
+lives on the two halves, and so on. The squares of all tents at u sum to the bridge's variance
+2 sinh(u - a) sinh(b - u) / sinh(b - a). Tents are numbered by their interval and their place in its
+binary tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve.products.cells import Cells
+from kernelsieve.products.points import bridge_variance
+
+FIRST_TENT = 2**12  # orders from here on are tents; a column has fewer functions
+MOST_LEVELS = 20  # deeper tents hold a millionth of what the first ones hold
+EVERYWHERE = 0.1  # share of the tents' mass that draws spread over all intervals
+
+
+def tent_bounds(
+    tents: NDArray[np.int64], knots: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ends of the intervals of tents with these numbers."""
+    interval, level, place = _address(tents, len(knots) - 1)
+    start, length = knots[interval], knots[interval + 1] - knots[interval]
+    width = np.ldexp(length, -level)
+    return start + place * width, start + (place + 1) * width
+
+
+def interval_masses(cells: Cells, knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean square of all tents of each interval over the column's values, and a little anywhere."""
+    masses = np.zeros(len(knots) - 1)
+    intervals = np.clip(np.searchsorted(knots, cells.middles, side="right") - 1, 0, len(masses) - 1)
+    lost = bridge_variance(cells.middles, knots[intervals], knots[intervals + 1])
+    np.add.at(masses, intervals, cells.weights * lost)
+    total = (1.0 - cells.missing_share) * masses.sum()
+    return total * ((1.0 - EVERYWHERE) * masses / masses.sum() + EVERYWHERE / len(masses))
+
+
+def log_wandering_probabilities(
+    tents: NDArray[np.int64], masses: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """log of the chance of each tent if an interval is drawn by its mass, then levels by halves."""
+    interval, level, _ = _address(tents, len(masses))
+    stops = np.minimum(level + 1, MOST_LEVELS - 1)  # the last level takes all that is left
+    return np.log(masses[interval] / masses.sum()) - (stops + level) * np.log(2.0)
+
+
+def _address(
+    tents: NDArray[np.int64], n_intervals: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Interval, level and place of tents: nodes 1; 2, 3; 4 to 7; ... of a binary tree."""
+    interval, node = tents % n_intervals, tents // n_intervals + 1
+    level = np.frexp(node)[1].astype(np.int64) - 1
+    return interval, level, node - (1 << level)
