@@ -265,9 +265,7 @@ def local_atoms(
     the root above ``smallest_root``, so that it can be divided by.
     """
     size = lines.shape[1]
-    most = 1
-    for i in coordinates:
-        most = max(most, n_functions[i] + tent_starts[i + 1] - tent_starts[i])
+    most = (n_functions + tent_starts[1:] - tent_starts[:-1]).max()
     values = np.empty((most, size))
     roots[:] = 1.0
     for number in range(len(coordinates)):
@@ -340,7 +338,7 @@ def wander(cumulative, most_levels, rng):
     while level < most_levels - 1 and rng.random() < 0.5:
         level += 1
     first = 1 << level
-    node = first + min(np.int64(rng.random() * first), first - 1)
+    node = first + np.int64(rng.random() * first)
     return interval + n_intervals * (node - 1)
 
 

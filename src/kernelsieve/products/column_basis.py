@@ -161,7 +161,9 @@ def category_basis(cells: Cells, rho: float, align: str = "variance") -> ColumnB
 
 
 def _points(family: str, cells: Cells, align: str) -> NDArray[np.float64]:
-    points = markov_knots(cells) if family == "laplacian" else anchor_points(cells, FAMILIES[family])
+    points = (
+        markov_knots(cells) if family == "laplacian" else anchor_points(cells, FAMILIES[family])
+    )
     return np.union1d(points, [0.0]) if align == "zero" else points
 
 
@@ -215,7 +217,7 @@ def _adapted(plain: ColumnBasis, cells: Cells, align: str) -> ColumnBasis:
     mean = cells.weights @ values
     missing, matrix = mean, plain.matrix
     if share > 0.0:
-        own = np.sqrt(max(0.0, 1.0 - mean @ mean))
+        own = np.sqrt(max(0.0, 1.0 - float(mean @ mean)))
         missing, mean = np.append(mean, own), np.append(mean, share * own)
         own_part = share * np.outer(missing, missing)
         moment = (1.0 - share) * np.pad(moment, (0, 1)) + own_part
@@ -240,7 +242,9 @@ def _rotation(
     """Eigenvectors of the moment, largest first; orthogonal to ``first`` after it, if given."""
     if first is None or not first.any():
         rotation = _descending_eigenvectors(moment)
-        return rotation * np.where(np.arange(len(rotation)) == 0, _sign(mean @ rotation[:, 0]), 1.0)
+        return rotation * np.where(
+            np.arange(len(rotation)) == 0, _sign(float(mean @ rotation[:, 0])), 1.0
+        )
     first = first / np.linalg.norm(first)
     # A reflection that takes the first axis to ``first``: its other columns span the rest.
     axis = first.copy()

@@ -47,8 +47,8 @@ class LocalTables:
     def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._arrays = arrays
         sizes = arrays["sizes"]
-        starts = np.vstack([np.zeros((1, sizes.shape[1]), dtype=np.int64), np.cumsum(sizes, axis=0)])
-        self._starts = np.ascontiguousarray(starts.T)
+        # One line for each kind of part, one entry for each coordinate, and where the last ends.
+        self._starts = np.pad(np.cumsum(sizes, axis=0), ((1, 0), (0, 0))).T.copy()
         self._live = np.flatnonzero(arrays["kinds"] != native.CONSTANT)
 
     @classmethod
@@ -244,4 +244,3 @@ def _exponential_table(
             )
             table[places, side * width + p] = (damped * factor) @ matrix
     return table.reshape(-1, matrix.shape[1])
-

@@ -1,4 +1,4 @@
-"""Where a column's kernel is anchored: all its values, a grid near them, or the heaviest of them."""
+"""Where a column's kernel is anchored: all its values, a grid near them, or the heaviest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from kernelsieve.products.families import Family
 
 MOST_POINTS = 1024  # of a column
 FEW_VALUES = 64  # distinct ones: they need no grid
-SPACINGS = (1.0, 1.001, 1.4, 2.0, 3.0, 4.0)  # of grids to try, times the family's; all but one without margin
-MOST_KNOTS = 256  # of the Laplacian, whose tents hold the rest
+# Of grids to try, times the family's; those after the first have no margin.
+SPACINGS = (1.0, 1.0, 1.4, 2.0, 3.0, 4.0)
+MOST_KNOTS = 128  # of the Laplacian, whose tents hold the rest
 KNOT_LOSS = 1e-5  # mean loss of a column at which the Laplacian needs no further knot
 
 
@@ -27,9 +28,9 @@ def anchor_points(cells: Cells, family: Family) -> NDArray[np.float64]:
     """
     if cells.distinct and len(cells) <= FEW_VALUES:
         return cells.middles
-    for factor in SPACINGS:
-        spacing = factor * family.spacing
-        grid = grid_points(cells, spacing, family.margin if factor == 1.0 else 0.0)
+    for number, factor in enumerate(SPACINGS):
+        margin = family.margin if number == 0 else 0.0
+        grid = grid_points(cells, factor * family.spacing, margin)
         if cells.distinct and len(cells) <= min(MOST_POINTS, len(grid)):
             return cells.middles
         if len(grid) <= MOST_POINTS:
