@@ -212,6 +212,17 @@ def test_check_accepts_what_the_rules_allow(tmp_path: Path) -> None:
     assert violations(source) == []
 
 
+def test_durations_do_not_import_the_benchmarks() -> None:
+    code = (
+        "import sys; from kernelsieve.cli import tables; tables.duration(1.0);"
+        "print('kernelsieve.bench' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"
+
+
 def test_import_is_light() -> None:
     """`import kernelsieve` costs next to nothing: the heavy packages wait for their first use."""
     heavy = sorted(LAZY | {"numba", "scipy", "sklearn"})

@@ -725,3 +725,37 @@ def test_a_centred_series_refuses_to_fill_sparse_points() -> None:
     series = Gaussian(0.7).series(data() + 3.0)
     with pytest.raises((ValueError, TypeError), match="centred"):
         series.points(sp.csr_matrix(data()))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.5), Matern(2.0, 0.5), Matern(2.0, 1.5)])
+@pytest.mark.parametrize("offset", [1e4, 1e9])
+def test_sparse_distances_far_from_the_origin(kernel: Any, offset: float) -> None:
+    """|x|^2 - 2 <x, y> + |y|^2 has lost all digits there: close pairs go by their differences."""
+    near = np.round(np.random.default_rng(0).normal(size=(60, 4)), 3)  # exact beside 1e9
+    far = np.round(near + offset, 3)
+    expected = kernel(far)  # dense rows move the origin
+    X = sp.csr_array(far)
+    for gram in (kernel(X), kernel(X, far), kernel(far, X), kernel(X, X[:20])):
+        np.testing.assert_allclose(gram, expected[:, : gram.shape[1]], rtol=1e-10, atol=1e-12)
+    single = kernel(sp.csr_array(far.astype(np.float32)))
+    np.testing.assert_allclose(single, kernel(far.astype(np.float32)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "size"),
+    [
+        (Polynomial(2, 1e39, 0.0), 1e-19),
+        (Polynomial(3, 1e60, 1.0), 1e-30),
+        (DotProduct([1.0, 0.0, 1e39]), 1e-10),
+    ],
+)
+def test_float32_with_factors_beyond_its_range(kernel: Any, size: float) -> None:
+    """A factor that is infinite in float32 would make NaN of every inner product of 0."""
+    X = np.float32(size) * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 2.0]], np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        gram = kernel(X)
+        diagonal = kernel.diag(X)
+    exact = kernel(X.astype(np.float64))
+    assert gram.dtype == np.float32
+    np.testing.assert_allclose(gram, exact, rtol=1e-5)
+    np.testing.assert_allclose(diagonal, np.diag(exact), rtol=1e-5)

@@ -23,8 +23,10 @@ from kernelsieve._native.count_sketch import (
     multiply_sampled,
 )
 from kernelsieve._native.hadamard import hadamard_inplace
+from kernelsieve._native.hashing import coordinate_words, splitmix64
 from kernelsieve._native.lanes import LANES
 from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
+from kernelsieve._random import keyed_rows, row_hashes
 
 Array = Any
 
@@ -142,6 +144,18 @@ def test_an_array_that_begins_anywhere() -> None:
         out = memory[offset:].reshape(40, 37)
         evaluate_rows(table, root, *tree.values(), out)
         np.testing.assert_allclose(out, expected, rtol=1e-14)
+
+
+def test_splitmix64_gives_the_published_numbers() -> None:
+    """The first outputs of the reference generator from state 0."""
+    with np.errstate(over="ignore"):
+        found = [int(splitmix64(number, np.uint64(0))) for number in range(3)]
+        words = coordinate_words(3).tolist()
+    assert found == words == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    rows = np.arange(3, dtype=np.uint64)
+    hashes = row_hashes(rows, 0, "rows")
+    assert len(set(hashes.tolist()) | set(row_hashes(rows, 1, "rows").tolist())) == 6
+    assert keyed_rows(3, 1, 0, "rows").tolist() == [int(np.argmin(hashes))]
 
 
 def test_columns_in_memory_are_refused() -> None:

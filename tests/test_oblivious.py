@@ -14,7 +14,12 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 from test_row_norm import gram_of
 
-from kernelsieve import MaclaurinFeatures, ObliviousFeatures, TensorSketchFeatures
+from kernelsieve import (
+    MaclaurinFeatures,
+    NystromFeatures,
+    ObliviousFeatures,
+    TensorSketchFeatures,
+)
 from kernelsieve._random import stream
 from kernelsieve.features import power_tree
 from kernelsieve.features.power_tree import PowerTree, spread_pairs
@@ -379,6 +384,24 @@ def test_errors_name_the_value_and_the_way_out(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         map_class(16, **parameters).fit_transform(points())
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_rows_outside_the_domain_are_refused_at_fit_and_at_transform(make: Any) -> None:
+    """With the words of the exact kernel, which NystromFeatures evaluates."""
+    kernel = InversePolynomial(2.0)
+    inside = points() / np.linalg.norm(points(), axis=1).max()
+    outside = inside.copy()
+    outside[7] *= 3.0 / np.linalg.norm(outside[7])
+    with pytest.raises(ValueError, match=r"row 7 has \|x\|\^2 = 9, .*shift=2\.0") as exact:
+        NystromFeatures(8, kernel=kernel, random_state=0).fit(inside).transform(outside)
+    for map_class in BOTH:
+        with pytest.raises(ValueError, match="row 7") as at_fit:
+            map_class(16, kernel=kernel).fit(make(outside))
+        fitted = map_class(16, kernel=kernel, random_state=0).fit(make(inside))
+        with pytest.raises(ValueError, match="row 7") as at_transform:
+            fitted.transform(make(outside))
+        assert str(at_fit.value) == str(at_transform.value) == str(exact.value)
 
 
 def test_unknown_compression() -> None:

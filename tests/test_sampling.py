@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_row_norm import time_limit
 
-from kernelsieve._native.row_norm import coordinate_words
+from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._random import keyed_rows, row_hashes
 from kernelsieve.engine import distinct, space
 from kernelsieve.engine.anchors import lambda_for_dimension, make_anchors

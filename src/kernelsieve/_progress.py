@@ -1,4 +1,4 @@
-"""A progress bar on long work, when asked for."""
+"""How long work takes: progress bars when asked for, and durations in words."""
 
 from __future__ import annotations
 
@@ -38,3 +38,21 @@ def track_rows(
         for n_rows, item in items:
             progress.advance(task, n_rows)
             yield item
+
+
+def duration(seconds: float) -> str:
+    """A time for people, in at most eight characters.
+
+    Examples
+    --------
+    >>> duration(0.0123), duration(1.234), duration(75.0), duration(600.0)
+    ('12 ms', '1.23 s', '75 s', '10 min')
+    """
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.00095 else "< 1 ms"
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 9.95 else f"{minutes:.0f} min"

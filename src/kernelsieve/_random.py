@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from kernelsieve._native.keyed import rows_below
+from kernelsieve._native.hashing import hash_numbers, rows_below
 
 
 def root_seed(random_state: Any) -> int:
@@ -70,10 +70,7 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
-    """A 64-bit hash of every global row index (splitmix64), independent for each seed and key."""
-    word = np.uint64(key_word(f"{key}/{seed}"))
-    with np.errstate(over="ignore"):
-        z = (rows + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + word
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    """A 64-bit hash of every global row number, independent for each seed and key."""
+    hashes = np.empty(len(rows), dtype=np.uint64)
+    hash_numbers(rows, np.uint64(key_word(f"{key}/{seed}")), hashes)
+    return hashes

@@ -9,24 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve._native._options import native
-
-
-@native
-def coordinate_word(i):
-    """A pseudo-random 64-bit word for coordinate i (splitmix64)."""
-    z = (np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@native
-def coordinate_words(count):
-    """The words of the coordinates 0, 1, ..."""
-    words = np.empty(count, dtype=np.uint64)
-    for i in range(count):
-        words[i] = coordinate_word(i)
-    return words
+from kernelsieve._native.hashing import coordinate_word
 
 
 @native

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve._native._options import native
-from kernelsieve._native.row_norm import coordinate_word
+from kernelsieve._native.hashing import coordinate_word
 
 
 @native

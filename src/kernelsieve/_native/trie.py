@@ -12,6 +12,30 @@ from kernelsieve._native._options import inlined, native
 from kernelsieve._native.lanes import LANES, add_lane_squares, multiply_lanes, write_transposed
 
 
+@native
+def power_table(lines, coordinate, order, out):
+    """out[a, b] = lines[coordinate[a], b]^order[a] / sqrt(order[a]!).
+
+    Atoms of one coordinate stand together with rising orders, so each starts from the last.
+    """
+    size = lines.shape[1]
+    for a in range(len(coordinate)):
+        i = coordinate[a]
+        line, source = out[a], lines[i]
+        if a > 0 and coordinate[a - 1] == i:
+            done = order[a - 1]
+            for b in range(size):
+                line[b] = out[a - 1, b]
+        else:
+            done = 1
+            for b in range(size):
+                line[b] = source[b]
+        for k in range(done + 1, order[a] + 1):
+            factor = out.dtype.type(1.0 / np.sqrt(k))
+            for b in range(size):
+                line[b] *= source[b] * factor
+
+
 @inlined
 def step(stack, table, level, atom, first, size):
     """The products of a node's path: its parent's times one atom."""

@@ -5,26 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from kernelsieve._progress import duration as duration
 from kernelsieve.bench.methods import METHODS
 from kernelsieve.bench.records import NEGLIGIBLE, Comparison, Setup, Summary
-
-
-def duration(seconds: float) -> str:
-    """A time for people, in at most eight characters.
-
-    Examples
-    --------
-    >>> duration(0.0123), duration(1.234), duration(75.0), duration(600.0)
-    ('12 ms', '1.23 s', '75 s', '10 min')
-    """
-    if seconds < 0.0995:
-        return f"{1000 * seconds:.0f} ms" if seconds >= 0.00095 else "< 1 ms"
-    if seconds < 9.995:
-        return f"{seconds:.2f} s"
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.1f} min" if minutes < 9.95 else f"{minutes:.0f} min"
 
 
 def size(n_bytes: int | None) -> str:

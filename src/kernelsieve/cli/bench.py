@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelsieve._files import write_text
+from kernelsieve._progress import duration
 from kernelsieve.cli._common import app, folder, hush, integers, print_json, user_errors, words
 
 if TYPE_CHECKING:
@@ -219,8 +220,6 @@ def _print_tables(comparisons: list[Comparison]) -> None:
 
 
 def _print_files(out: Path, has_pictures: bool, seconds: float, nothing_new: bool) -> None:
-    from kernelsieve.bench.words import duration
-
     typer.echo(f"Report:  {out / 'report.html'}")
     typer.echo(f"Picture: {out / 'bench.png' if has_pictures else NO_PICTURE}")
     typer.echo(f"Tables:  {out / 'table.md'}")

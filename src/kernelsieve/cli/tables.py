@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelsieve._progress import duration
 from kernelsieve.cli._common import UserError, app, notes, print_json, steps, user_errors, words
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def predict(
         if scores is not None:
             typer.echo(f"Scores: {_score_text(scores)}")
         typer.echo(f"Wrote:  {out}")
-        typer.echo(f"Took:   {_duration(perf_counter() - start)}")
+        typer.echo(f"Took:   {duration(perf_counter() - start)}")
 
 
 @app.command()
@@ -242,7 +243,7 @@ def embed(
         filled = f", {Z.nnz / (Z.shape[0] * Z.shape[1]):.1%} nonzero" if sparse else ""
         typer.echo(f"Features: {Z.shape[0]:,} x {Z.shape[1]:,}{filled}")
         typer.echo(f"Wrote:    {out}")
-        typer.echo(f"Took:     {_duration(perf_counter() - start)}")
+        typer.echo(f"Took:     {duration(perf_counter() - start)}")
 
 
 @app.command()
@@ -362,7 +363,7 @@ def _print_fit(model: TableModel, out: Path) -> None:
     facts = model.facts_
     for line in [*summary_lines(facts), "", *column_lines(facts, 5), ""]:
         typer.echo(printable(line))
-    typer.echo(f"Took:    {_duration(facts['seconds'])}")
+    typer.echo(f"Took:    {duration(facts['seconds'])}")
     typer.echo(f"Model:   {out}")
     typer.echo(f"Next:    kernelsieve explain {out}")
     typer.echo(f"         kernelsieve predict {out} new.csv -o out.csv")
@@ -370,9 +371,3 @@ def _print_fit(model: TableModel, out: Path) -> None:
 
 def _score_text(scores: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-
-
-def _duration(seconds: float) -> str:
-    from kernelsieve.bench.words import duration
-
-    return duration(seconds)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._native.mercer import chances_of_more, draw_mercer
-from kernelsieve._native.row_norm import coordinate_words
 from kernelsieve.engine.distinct import Draws, write_draws
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MercerBasis

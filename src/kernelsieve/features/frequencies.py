@@ -22,7 +22,7 @@ from scipy.special import betainc, betaincinv, gammaincc, gammainccinv
 from kernelsieve._native.fourier import structured_angles
 from kernelsieve._native.lanes import LANES
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
-from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches.base import power_of_two
 
 Radial = Gaussian | Matern  # kernels of |x - y|
 Stationary = Radial | Laplacian

@@ -14,7 +14,7 @@ from kernelsieve._validation import check_choice
 from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws
 from kernelsieve.features.series import Block, SeriesFeatures, degree_masses
 from kernelsieve.sketches import SRHT
-from kernelsieve.sketches._base import FEWEST_ROWS, power_of_two
+from kernelsieve.sketches.base import FEWEST_ROWS, power_of_two
 
 # Width of the tree against what comes out, for each degree (on average over the columns), and at
 # most. The paper asks for order q / eps^2; rows that are far longer than others need it.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._random import stream
 from kernelsieve.sketches import OSNAP
-from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches.base import power_of_two
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.srht import mixed, random_signs
 

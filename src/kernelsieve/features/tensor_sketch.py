@@ -12,7 +12,7 @@ from kernelsieve._random import stream
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Polynomial
 from kernelsieve.sketches import TensorSketch
-from kernelsieve.sketches._base import FEWEST_ROWS
+from kernelsieve.sketches.base import FEWEST_ROWS
 
 
 class TensorSketchFeatures(FeatureMap):

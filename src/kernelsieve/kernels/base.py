@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from kernelsieve._state import Persistent
 from kernelsieve._validation import check_choice, check_points
-from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.base import Block, Source, as_source
 from kernelsieve.sources.summaries import squared_norms
 
 MAX_DEGREE = 256
@@ -218,6 +218,13 @@ class Kernel(Persistent, ABC):
     def diag(self, X: Any) -> NDArray[Any]:
         """k(x, x) for every row of X, without the Gram matrix."""
 
+    def check_domain(self, X: Any, start: int = 0) -> None:
+        """Refuse valid rows, numbered from ``start``, on which the kernel is not defined.
+
+        Most kernels are defined everywhere. Feature maps call this on every block that they
+        transform: their features would be finite and meaningless outside the domain.
+        """
+
     def series(
         self, X: Any, tol: float = 1e-6, *, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
@@ -288,9 +295,12 @@ class SeriesKernel(Kernel):
         last = self._last_degree
         if last is not None and last > max_degree:
             raise ValueError(f"degree={last} is above max_degree={max_degree}: raise max_degree")
-        radii = source.reduce(
-            lambda block: Radii.of_rows(self._squared_radius(block.X, mu, block.start), block.start)
-        )
+
+        def radii_of(block: Block) -> Radii:
+            self.check_domain(block.X, block.start)
+            return Radii.of_rows(self._squared_radius(block.X, mu), block.start)
+
+        radii = source.reduce(radii_of)
         degree, tail = truncation_degree(
             radii, self._log_tail, tol, max_degree if last is None else last
         )
@@ -301,8 +311,6 @@ class SeriesKernel(Kernel):
             raise ValueError(f"{self!r} depends on the origin: only the Gaussian can be centred")
         return None
 
-    def _squared_radius(
-        self, X: Any, mu: NDArray[Any] | None, start: int = 0
-    ) -> NDArray[np.float64]:
-        """|x'|^2 of rows that begin with number ``start``."""
+    def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
+        """|x'|^2 of every row."""
         return self._scale**2 * squared_norms(X, mu)

@@ -103,7 +103,7 @@ class Matern(Kernel):
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
         factor = 2.0 * self.nu / self.length_scale**2
-        gram = distances(X, Y, -factor, self._of_negative_square, n_jobs)
+        gram = distances(X, Y, -factor, self._of_negative_square, n_jobs, -(50.0**2))
         if symmetric:
             np.fill_diagonal(gram, 1.0)
         return gram

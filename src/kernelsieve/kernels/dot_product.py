@@ -29,17 +29,18 @@ class _DotProductKernel(SeriesKernel):
         """Replace <x, y> by k(x, y), in place."""
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
-        self._check_radius(X, Y)
+        for points in (X,) if X is Y else (X, Y):
+            self.check_domain(points)
         dtype = np.result_type(X.dtype, Y.dtype)
-        if dtype == np.float32 and not SMALLEST_FACTOR <= self._scale**2 <= 1 / SMALLEST_FACTOR:
-            X, Y = X.astype(np.float64), Y.astype(np.float64)  # else the factor meets subnormals
+        if dtype == np.float32 and not self._suits_float32:
+            X, Y = X.astype(np.float64), Y.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             gram = fill_gram(X, Y, self._of_product, n_jobs).astype(dtype, copy=False)
         return self._check_finite(gram)
 
     def diag(self, X: Any) -> NDArray[Any]:
         X = check_points(X)
-        self._check_radius(X, X)
+        self.check_domain(X)
         values = squared_norms(X)
         with np.errstate(over="ignore"):
             self._of_product(values)
@@ -52,8 +53,10 @@ class _DotProductKernel(SeriesKernel):
             )
         return values
 
-    def _check_radius(self, X: Any, Y: Any) -> None:
-        """Refuse points where the kernel is not defined."""
+    @property
+    def _suits_float32(self) -> bool:
+        """Whether float32 holds the factors; a huge one is infinite there, and inf * 0 is NaN."""
+        return SMALLEST_FACTOR <= self._scale**2 <= 1 / SMALLEST_FACTOR
 
     def _check_finite(self, values: NDArray[Any]) -> NDArray[Any]:
         if values.size and not np.isfinite([values.max(), values.min()]).all():
@@ -153,21 +156,16 @@ class InversePolynomial(_DotProductKernel):
         np.subtract(product.dtype.type(self.shift), product, out=product)
         np.reciprocal(product, out=product)
 
-    def _check_radius(self, X: Any, Y: Any) -> None:
-        for points in (X,) if X is Y else (X, Y):
-            self._squared_radius(points, None)
-
-    def _squared_radius(
-        self, X: Any, mu: NDArray[Any] | None, start: int = 0
-    ) -> NDArray[np.float64]:
+    def check_domain(self, X: Any, start: int = 0) -> None:
+        if X.shape[0] == 0:
+            return
         radii = squared_norms(X)
         row = int(np.argmax(radii))
         if radii[row] >= self.shift:
             raise ValueError(
-                f"row {start + row} has |x|^2 = {radii[row]:.6g}, not below "
-                f"shift={self.shift!r}: the series does not converge there; scale X or raise shift"
+                f"row {start + row} has |x|^2 = {radii[row]:.6g}, which is not below "
+                f"shift={self.shift!r}: the kernel is not defined there; scale X or raise shift"
             )
-        return radii
 
     @property
     def _scale(self) -> float:
@@ -216,6 +214,10 @@ class DotProduct(_DotProductKernel):
     @property
     def _scale(self) -> float:
         return 1.0
+
+    @property
+    def _suits_float32(self) -> bool:
+        return max(self.coefficients) <= 1 / SMALLEST_FACTOR
 
     @property
     def _last_degree(self) -> int:

@@ -20,8 +20,8 @@ TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
 FLOAT32_EXPONENT = 64.0
 # Beyond this |factor| |x|^2 even the float64 one would: close points are then looked at one by one.
 FAR = 1e5
-NEGLIGIBLE = -50.0  # exponents below this make no difference
-PAIRS = 4096
+NEGLIGIBLE = -50.0  # exponents of exp below this make no difference
+PAIRS = 4096  # whose differences are taken at once
 FEATURES = "take fewer rows, or a feature map, which never forms this matrix"
 
 
@@ -90,12 +90,21 @@ def _sparse_products(X: Any, Y: Any, out: NDArray[Any]) -> Callable[[slice], Non
 
 
 def distances(
-    X: Any, Y: Any, factor: float, function: Callable[..., Any], n_jobs: int | None
+    X: Any,
+    Y: Any,
+    factor: float,
+    function: Callable[..., Any],
+    n_jobs: int | None,
+    negligible: float = NEGLIGIBLE,
 ) -> NDArray[Any]:
-    """``function(factor |x - y|^2, out=...)`` for a factor < 0."""
+    """``function(factor |x - y|^2, out=...)`` for a factor < 0.
+
+    ``negligible`` is where the function has come down to 0 for all that matters.
+    """
     dtype = np.result_type(X.dtype, Y.dtype)
     if sp.issparse(X) or sp.issparse(Y):
-        return _sparse_distances(X, Y, factor, function, n_jobs).astype(dtype, copy=False)
+        gram = _sparse_distances(X, Y, factor, function, n_jobs, negligible)
+        return gram.astype(dtype, copy=False)
     # The distance does not see the origin, rounding does: move it to the middle of the data.
     with np.errstate(over="ignore", invalid="ignore"):
         middle = column_means(X)
@@ -114,7 +123,7 @@ def distances(
 
     mend = None
     if largest > FAR:
-        mend = _Mended(X, X if same else Y, left_norms, right_norms, factor)
+        mend = _Mended(X, X if same else Y, left_norms, right_norms, factor, negligible)
     return fill_gram(left, right, of_exponent, n_jobs, mend).astype(dtype, copy=False)
 
 
@@ -123,13 +132,14 @@ class _Mended:
 
     def __init__(
         self,
-        X: NDArray[Any],
-        Y: NDArray[Any],
+        X: Any,
+        Y: Any,
         left_norms: NDArray[np.float64],
         right_norms: NDArray[np.float64],
         factor: float,
+        negligible: float,
     ) -> None:
-        self.X, self.Y, self.factor = X, Y, factor
+        self.X, self.Y, self.factor, self.negligible = X, Y, factor, negligible
         self.left_norms, self.right_norms = left_norms, right_norms
 
     def __call__(self, tile: NDArray[Any], rows: slice, columns: slice) -> None:
@@ -137,10 +147,19 @@ class _Mended:
         lengths = self.left_norms[rows, None] + self.right_norms[columns]
         rounding = np.finfo(np.float64).eps * lengths
         # Not "above": where squares overflow the exponent may not be a number.
-        i, j = np.nonzero((lengths > FAR) & ~(tile <= NEGLIGIBLE - 8.0 * rounding))
+        i, j = np.nonzero((lengths > FAR) & ~(tile <= self.negligible - 8.0 * rounding))
         for some in row_blocks(len(i), PAIRS):
-            differences = X[i[some]].astype(np.float64) - Y[j[some]]
-            tile[i[some], j[some]] = self.factor * np.einsum("ij,ij->i", differences, differences)
+            tile[i[some], j[some]] = self.factor * _squared_distances(X[i[some]], Y[j[some]])
+
+
+def _squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
+    """|x - y|^2 for pairs of rows that stand beside each other, from their differences."""
+    if sp.issparse(X) != sp.issparse(Y):
+        X, Y = sp.csr_array(X), sp.csr_array(Y)
+    differences = X.astype(np.float64) - Y
+    if sp.issparse(differences):
+        return squared_norms(sp.csr_array(differences))
+    return np.einsum("ij,ij->i", differences, differences)
 
 
 def _augmented(
@@ -156,20 +175,30 @@ def _augmented(
 
 
 def _sparse_distances(
-    X: Any, Y: Any, factor: float, function: Callable[..., Any], n_jobs: int | None
+    X: Any,
+    Y: Any,
+    factor: float,
+    function: Callable[..., Any],
+    n_jobs: int | None,
+    negligible: float,
 ) -> NDArray[np.float64]:
-    left_norms, right_norms = squared_norms(X), squared_norms(Y)
+    """``distances`` where X or Y is sparse: the origin stays, for moving it would fill the rows."""
+    left_norms, right_norms = -factor * squared_norms(X), -factor * squared_norms(Y)
+    mend = None
+    if max(left_norms.max(initial=0.0), right_norms.max(initial=0.0)) > FAR:
+        mend = _Mended(X, Y, left_norms, right_norms, factor, negligible)
     gram = empty_gram(X, Y, np.float64)
     products = _sparse_products(X, Y.astype(np.float64), gram)  # Y is the smaller, as a rule
 
     def fill(rows: slice) -> None:
         products(rows)
         tile = gram[rows]
-        tile *= -2.0
-        tile += left_norms[rows, None]
-        tile += right_norms
-        np.maximum(tile, 0.0, out=tile)
-        tile *= factor
+        tile *= -2.0 * factor
+        tile -= left_norms[rows, None]
+        tile -= right_norms
+        if mend is not None:
+            mend(tile, rows, slice(None))
+        np.minimum(tile, 0.0, out=tile)  # rounding must not make a distance negative
         function(tile, out=tile)
 
     map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)

@@ -34,7 +34,7 @@ from kernelsieve.persistence._sampled import (
     SMALLEST_SCALE,
     read_coefficients,
 )
-from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches.base import power_of_two
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.srht import SampledSRHT
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch

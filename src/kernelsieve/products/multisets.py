@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._memory import check_memory
-from kernelsieve._native.row_norm import coordinate_words
+from kernelsieve._native.hashing import coordinate_words
 
 TUPLE_BYTES, ATOM_BYTES = 150, 200  # of Python's tuples and lists while multisets are listed
 

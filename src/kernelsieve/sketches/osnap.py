@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.count_sketch import count_sketch_csr, count_sketch_dense
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count
-from kernelsieve.sketches._base import Sketch
+from kernelsieve.sketches.base import Sketch
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count
-from kernelsieve.sketches._base import TensorPowerSketch, power_of_two
+from kernelsieve.sketches.base import TensorPowerSketch, power_of_two
 from kernelsieve.sketches.osnap import OSNAP, SampledOSNAP
 from kernelsieve.sketches.tensor_srht import SampledTensorSRHT, TensorSRHT
 

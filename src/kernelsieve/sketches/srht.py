@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.hadamard import hadamard_inplace
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count
-from kernelsieve.sketches._base import Sketch, power_of_two
+from kernelsieve.sketches.base import Sketch, power_of_two
 
 
 @dataclass(frozen=True)

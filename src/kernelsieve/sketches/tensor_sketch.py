@@ -13,7 +13,7 @@ from scipy.fft import irfft, rfft
 from kernelsieve._native.count_sketch import multiply_spectra
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count
-from kernelsieve.sketches._base import TensorPowerSketch
+from kernelsieve.sketches.base import TensorPowerSketch
 from kernelsieve.sketches.osnap import OSNAP, SampledOSNAP
 
 

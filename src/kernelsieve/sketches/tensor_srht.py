@@ -12,7 +12,7 @@ from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_points
-from kernelsieve.sketches._base import BLOCK_BYTES, power_of_two
+from kernelsieve.sketches.base import BLOCK_BYTES, power_of_two
 from kernelsieve.sketches.srht import mixed, random_signs
 
 
