@@ -27,6 +27,9 @@ FLOATS = (np.float64, np.float32)
 LARGEST = 2**53  # of whole numbers: exact in float64
 MOST_JOBS = 1024  # or a file could ask for any number of threads
 LABEL_KINDS = "biuf"
+# Of maps that are given by few numbers: columns, and columns times factors. A file is not longer
+# for more of them, so that they are bounded.
+MOST_COLUMNS, MOST_FACTORS = 2**20, 2**22
 PLAIN = (bool, int, float, str, np.ndarray, np.generic)
 
 
@@ -64,7 +67,7 @@ def number(low: float = -math.inf, high: float = math.inf) -> Rule:
 # What kernels multiply by, and what rows are scaled by, which is the root of the former. Beyond,
 # Python raises OverflowError where numpy would give infinity.
 positive = number(5e-324, 1e300)
-scale = number(1e-165, 1e153)
+scaling = number(1e-165, 1e153)
 
 
 def whole(low: int = 0, high: int = LARGEST, size: str | None = None) -> Rule:
@@ -249,7 +252,7 @@ def array_or(of_array: Rule, other: Rule) -> Rule:
     return rule
 
 
-def rows(n_rows: str | None, n_columns: str) -> Rule:
+def row_matrix(n_rows: str | None, n_columns: str) -> Rule:
     """At least one row of finite numbers, dense or CSR (which a file holds in canonical form)."""
     dense = array(n_rows, n_columns, dtype=FLOATS, order="C")
 
@@ -445,7 +448,6 @@ class PersistentEstimator(Persistent, BaseEstimator):
         estimator = cls(**values["parameters"])
         if values["fitted"] is not None:
             estimator._restore(values["fitted"])
-            estimator._complete()
         return estimator
 
     def _parameter_values(self) -> dict[str, Any]:
@@ -466,6 +468,7 @@ class PersistentEstimator(Persistent, BaseEstimator):
         for name, value in values.items():
             if value is not None or not isinstance(fields[name], AbsentOr):
                 setattr(self, name, value)
+        self._complete()
 
 
 def is_fitted(estimator: Any) -> bool:

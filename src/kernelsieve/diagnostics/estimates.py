@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from kernelsieve._state import Persistent, number, text, whole
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import _lanczos, _subsample, spectral
 from kernelsieve.diagnostics._problem import (
@@ -25,7 +26,7 @@ MAX_SUBSAMPLE_ROWS = 4000  # dense eigenvalues of larger matrices take minutes
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Persistent):
     """A number known up to an error bar; ``float(...)`` gives the value. It is not a bound.
 
     Attributes
@@ -43,6 +44,13 @@ class Estimate:
     error: float
     method: str
     n_rows: int
+
+    _state_fields: ClassVar = {
+        "value": number(),
+        "error": number(),
+        "method": text,
+        "n_rows": whole(),
+    }
 
     @property
     def interval(self) -> tuple[float, float]:

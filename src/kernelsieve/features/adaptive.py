@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._random import keyed_rows, stream
+from kernelsieve._state import number
 from kernelsieve.engine.anchors import (
     Anchors,
     lambda_for_dimension,
@@ -75,6 +76,7 @@ class AdaptiveFeatures(SampledFeatures):
     """
 
     samplers: ClassVar = {"two-phase": True, "leverage": False, "paper": False}
+    _state_fields: ClassVar = {"missed_leverage_": number()}
 
     def __init__(
         self,

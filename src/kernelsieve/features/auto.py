@@ -13,6 +13,7 @@ from scipy.linalg import cho_solve
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows, root_seed, stream
+from kernelsieve._state import Persistent, instance, list_of, number, text
 from kernelsieve._validation import check_positive
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features.adaptive import AdaptiveFeatures
@@ -40,7 +41,7 @@ MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Persistent):
     """What a trial on some rows says of a map.
 
     Attributes
@@ -55,6 +56,8 @@ class Trial:
     name: str
     error: float
     seconds: float
+
+    _state_fields: ClassVar = {"name": text, "error": number(), "seconds": number()}
 
 
 class AutoFeatures(FeatureMap):
@@ -94,6 +97,15 @@ class AutoFeatures(FeatureMap):
     """
 
     unbiased: ClassVar[bool] = False
+    _state_fields: ClassVar = {
+        "map_": instance(FeatureMap, fitted=True, d="n_features_in_"),
+        "reason_": text,
+        "trials_": list_of(instance(Trial)),
+    }
+
+    def _complete(self) -> None:
+        super()._complete()
+        self.n_components_ = self.map_.n_components_
 
     def __init__(
         self,

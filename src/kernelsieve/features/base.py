@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
+from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
 from kernelsieve._validation import check_count, sparse_output, valid_rows
 from kernelsieve.kernels import (
     Gaussian,
@@ -40,7 +41,7 @@ SMALLER_OUTPUT = (
 )
 
 
-class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEstimator, ABC):
     """Base of the feature maps: ``transform`` returns Z with Z Z^T close to K.
 
     A map implements ``_fit_rows`` (what it learns from a source of rows) or ``_fit`` (from rows
@@ -58,6 +59,15 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     kernel_: Kernel
     n_components_: int
+
+    _state_parameters: ClassVar = {"kernel": instance(str, Kernel)}
+    _state_fields: ClassVar = COLUMN_FIELDS | {"kernel_": instance(Kernel)}
+    _not_stored: ClassVar = {"n_components_": "computed"}
+
+    def _complete(self) -> None:
+        """Check what the file says of a fitted map; subclasses also compute ``n_components_``."""
+        if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
+            wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the map from the rows of X.

@@ -14,6 +14,7 @@ from kernelsieve._memory import check_matrix
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
+from kernelsieve._state import FLOATS, array, array_or, instance, wrong
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.frequencies import (
@@ -84,6 +85,21 @@ class FourierFeatures(FeatureMap):
     """
 
     unbiased: ClassVar[bool] = True
+    _state_fields: ClassVar = {
+        "weights_": array("count"),
+        "phases_": array(None),
+        "frequencies_": array_or(
+            array("d", "count", dtype=FLOATS),
+            instance(StructuredFrequencies, d="n_features", count="count"),
+        ),
+    }
+
+    def _complete(self) -> None:
+        super()._complete()
+        count, singles = len(self.weights_), len(self.phases_)
+        if not 0 <= singles <= count or count == 0:
+            wrong("phases_", f"are {singles} for {count} frequencies")
+        self.n_components_ = 2 * count - singles  # each has a cosine, and a sine or a phase
 
     def __init__(
         self,

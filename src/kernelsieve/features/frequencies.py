@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from scipy.special import betainc, betaincinv, gammaincc, gammainccinv
 
 from kernelsieve._native.fourier import structured_angles
 from kernelsieve._native.lanes import LANES
+from kernelsieve._state import FLOATS, Persistent, array, whole, wrong
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
 from kernelsieve.sketches.base import power_of_two
 
@@ -109,7 +110,7 @@ def _block_size(n_features: int, count: int) -> int:
 
 
 @dataclass(frozen=True)
-class StructuredFrequencies:
+class StructuredFrequencies(Persistent):
     """Orthogonal blocks that are never written down: lengths times R H D, for each block.
 
     D are random signs, H is the Hadamard matrix and R a tree of random rotations, in which the two
@@ -136,6 +137,28 @@ class StructuredFrequencies:
     fine: NDArray[Any]
     coarse: NDArray[Any]
     lengths: NDArray[Any]
+
+    _state_fields: ClassVar = {
+        "n_features": whole(1, size="d"),
+        "count": whole(1),
+        "signs": array("n_blocks", "d", dtype=FLOATS, order="C"),
+        "fine": array("n_blocks", None, dtype=FLOATS, order="C"),
+        "coarse": array("n_blocks", None, 2, dtype=FLOATS, order="C"),
+        "lengths": array("n_blocks", None, dtype=FLOATS, order="C"),
+    }
+
+    def _complete(self) -> None:
+        n_blocks, width = self.lengths.shape
+        tables = (self.signs, self.fine, self.coarse, self.lengths)
+        if not (
+            width == power_of_two(width)
+            and width >= max(LANES, self.n_features)
+            and (n_blocks - 1) * width < self.count <= n_blocks * width
+            and self.fine.shape[1] == 2 * (LANES.bit_length() - 1) * width
+            and self.coarse.shape[1] == width // LANES - 1
+            and len({table.dtype for table in tables}) == 1
+        ):
+            wrong("tables", f"of {n_blocks} blocks of {width} do not make {self.count} frequencies")
 
     @property
     def width(self) -> int:

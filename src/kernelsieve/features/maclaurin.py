@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import keyed_rows, stream
+from kernelsieve._state import text, whole, wrong
 from kernelsieve.features.series import Block, SeriesFeatures, SeriesRows, degree_masses
 
 CHUNK = 64  # features whose signs are held at a time
@@ -64,6 +65,16 @@ class MaclaurinFeatures(SeriesFeatures):
     (100, 64)
     """
 
+    _state_fields: ClassVar = {"_seed": whole(0, 2**128), "_first_draws": text}
+
+    def _complete(self) -> None:
+        super()._complete()
+        if self._first_draws != first_draws(self._seed):
+            wrong(
+                "_first_draws",
+                f"are not what numpy {np.__version__} draws: use the version that wrote the file",
+            )
+
     def __init__(
         self,
         n_components: int = 1000,
@@ -97,7 +108,7 @@ class MaclaurinFeatures(SeriesFeatures):
         return np.maximum(np.sqrt(errors), masses / max(masses.sum(), TINY))
 
     def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
-        self._seed = seed
+        self._seed, self._first_draws = seed, first_draws(seed)
 
     def _block_rows(self, dtype: Any) -> int:
         return BLOCK_ROWS
@@ -123,6 +134,11 @@ class MaclaurinFeatures(SeriesFeatures):
             product = projected if product is None else np.multiply(product, projected, out=product)
         assert product is not None
         return product
+
+
+def first_draws(seed: int) -> str:
+    """What numpy draws for this seed: its generators may change some day."""
+    return stream(seed, "signs", 1, 0, 0).bytes(16).hex()
 
 
 def sign_matrix(n_features: int, count: int, rng: np.random.Generator, dtype: Any) -> NDArray[Any]:

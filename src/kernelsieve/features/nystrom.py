@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._memory import check_square
+from kernelsieve._state import FLOATS, INT64, array, optional, plain, row_matrix
 from kernelsieve._validation import check_choice, check_points, check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.landmarks import (
@@ -84,6 +86,18 @@ class NystromFeatures(FeatureMap):
     """
 
     unbiased: ClassVar[bool] = False
+    _state_parameters: ClassVar = {
+        "landmarks": plain(str, list, tuple, np.ndarray, sp.csr_array, sp.csr_matrix)
+    }
+    _state_fields: ClassVar = {
+        "landmarks_": row_matrix("s", "d"),
+        "landmark_indices_": optional(array("s", dtype=INT64, low=0)),
+        "whitening_": array("s", "s", dtype=FLOATS),
+    }
+
+    def _complete(self) -> None:
+        super()._complete()
+        self.n_components_ = len(self.whitening_)
 
     def __init__(
         self,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._memory import check_memory
 from kernelsieve._random import root_seed, stream
+from kernelsieve._state import INT64, array, instance, list_of
 from kernelsieve._validation import check_choice
-from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws
+from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws, StoredDraws
 from kernelsieve.features.series import Block, SeriesFeatures, degree_masses
 from kernelsieve.sketches import SRHT
 from kernelsieve.sketches.base import FEWEST_ROWS, power_of_two
+from kernelsieve.sketches.srht import SampledSRHT
 
 # Width of the tree against what comes out, for each degree (on average over the columns), and at
 # most. The paper asks for order q / eps^2; rows that are far longer than others need it.
@@ -67,6 +69,31 @@ class ObliviousFeatures(SeriesFeatures):
     (6, (100, 64))
     """
 
+    _state_fields: ClassVar = {"_draws": list_of(instance(np.ndarray))}
+    _not_stored: ClassVar = dict.fromkeys(("_sizes", "_tree", "_compressions"), "in _draws")
+
+    _sizes: dict[int, int]
+
+    @property
+    def _draws(self) -> list[NDArray[Any]]:
+        """All that was drawn, in the order in which it was."""
+        if not self._sizes:
+            return []
+        compressions = self._compressions.values()
+        return self._tree.arrays() + [array for each in compressions for array in each.arrays()]
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        draws = StoredDraws(values.pop("_draws"))
+        super()._restore(values)
+        self._sizes = {}
+        if blocks := [block for block in self._blocks if not block.exact]:
+            self._grow(blocks, self.n_features_in_, draws)
+            self._compressions = {
+                block.degree: _stored_compression(draws, self._sizes[block.degree], block.width)
+                for block in blocks
+            }
+        draws.close()
+
     def __init__(
         self,
         n_components: int = 1000,
@@ -100,7 +127,7 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
         check_choice(self.compress, "compress", ("srht", "gaussian"))
-        self._sizes: dict[int, int] = {}
+        self._sizes = {}
         if not blocks:
             return
         self._check_tree(blocks, len({block.degree for block in blocks}))
@@ -145,6 +172,17 @@ class ObliviousFeatures(SeriesFeatures):
             self._compressions[block.degree].fill(powers.pop(block.degree), out[:, block.columns])
 
 
+def _stored_compression(draws: StoredDraws, n_features: int, size: int) -> Any:
+    """The Hadamard transform or the Gaussian matrix that was drawn."""
+    if draws.next_is(np.float64):
+        matrix = draws.next(array(n_features, size))
+        return SampledGaussianMatrix({matrix.dtype: matrix})
+    signs = draws.signs(n_features)
+    highest = power_of_two(n_features) - 1
+    places = draws.next(array(size, dtype=INT64, low=0, high=highest))
+    return SampledSRHT(n_features, size, signs, places)
+
+
 @dataclass(frozen=True)
 class GaussianMatrix:
     """The distribution of Gaussian matrices with E[G G^T] = I."""
@@ -163,6 +201,10 @@ class SampledGaussianMatrix:
     """A Gaussian matrix, in the float types that were asked for so far."""
 
     matrices: dict[Any, NDArray[Any]]
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        return [self.matrices[np.dtype(np.float64)]]
 
     def fill(self, X: NDArray[Any], out: NDArray[Any]) -> None:
         """Write X G into ``out``."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._random import stream
+from kernelsieve._state import INT64, Rule, array, wrong
 from kernelsieve.sketches import OSNAP
 from kernelsieve.sketches.base import power_of_two
 from kernelsieve.sketches.osnap import SampledOSNAP
@@ -173,6 +174,43 @@ class SeededDraws:
         self, n_left: int, n_right: int, size: int, *keys: str | int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return spread_pairs(n_left, n_right, size, stream(self.seed, *keys))
+
+
+class StoredDraws:
+    """The draws of a model file: each has the shape and the range that it would be drawn with."""
+
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
+        self._left = arrays[::-1]
+
+    def next_is(self, dtype: Any) -> bool:
+        """Whether there is another array, of this type."""
+        return bool(self._left) and self._left[-1].dtype == dtype
+
+    def next(self, rule: Rule) -> NDArray[Any]:
+        """The next array, if it obeys a rule."""
+        if not self._left:
+            wrong("draws", "are too few")
+        return rule(self._left.pop(), "draws", {})
+
+    def close(self) -> None:
+        """Refuse more draws than were asked for."""
+        if self._left:
+            wrong("draws", "are too many")
+
+    def osnap(self, n_features: int, width: int, *keys: str | int) -> SampledOSNAP:
+        shape = n_features, min(LEAF_SPARSITY, width)
+        codes = self.next(array(*shape, dtype=(np.int32,), order="C"))
+        return SampledOSNAP.from_state({"n_features": n_features, "size": width, "codes": codes})
+
+    def signs(self, count: int, *keys: str | int) -> NDArray[np.int8]:
+        return self.next(array(count, dtype=(np.int8,), low=-1, high=1))
+
+    def pairs(
+        self, n_left: int, n_right: int, size: int, *keys: str | int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        count = min(size, n_left * n_right)
+        left = self.next(array(count, dtype=INT64, low=0, high=n_left - 1))
+        return left, self.next(array(count, dtype=INT64, low=0, high=n_right - 1))
 
 
 def _grow(

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import keyed_rows, root_seed, stream
+from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_choice, check_positive
 from kernelsieve.diagnostics import Estimate, KernelSample
 from kernelsieve.engine.space import MercerSpace, MonomialSpace, Space, proposal_rows
@@ -20,6 +21,7 @@ from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
 from kernelsieve.products.frame import ROTATION_ROWS, Frame
+from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import ArraySource, Block, Source
@@ -56,6 +58,29 @@ class SampledFeatures(FeatureMap):
 
     features_: ProductFeatures
     truncation_degree_: int | None
+
+    # The two estimates stand for the held-out rows, which a model file does not hold.
+    _state_fields: ClassVar = {
+        "features_": instance(ProductFeatures),
+        "statistical_dimension_": instance(Estimate),
+        "spectral_epsilon_": instance(Estimate),
+    }
+    _not_stored: ClassVar = {
+        **dict.fromkeys(("_alpha", "_held_out", "_held_out_alpha"), "of the training rows"),
+        **dict.fromkeys(("_log_scale", "_degree"), "computed"),
+        **dict.fromkeys(("basis_", "rotate_", "truncation_degree_"), "computed"),
+    }
+
+    def _complete(self) -> None:
+        super()._complete()
+        frame, basis = self.features_.frame, self.features_.basis
+        if frame.n_features != self.n_features_in_:
+            wrong("features_", f"are of {frame.n_features} columns, not {self.n_features_in_}")
+        self._adopt(self.features_)
+        series = basis.series if isinstance(basis, MonomialBasis) else None
+        self.basis_ = "mercer" if series is None else "monomial"
+        self.rotate_ = frame.rotation is not None
+        self.truncation_degree_ = None if series is None else series.degree
 
     @abstractmethod
     def _choose(self, space: Space, X: Source, n_components: int, seed: int) -> ProductFeatures:

@@ -20,6 +20,17 @@ from scipy.special import gammaln
 from kernelsieve._memory import check_memory
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import stream
+from kernelsieve._state import (
+    MOST_COLUMNS,
+    MOST_FACTORS,
+    Persistent,
+    flag,
+    instance,
+    list_of,
+    scaling,
+    whole,
+    wrong,
+)
 from kernelsieve._validation import check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Gaussian, SeriesKernel
@@ -30,6 +41,43 @@ TRUNCATION = 1e-3  # the share of its allowance that the truncation uses
 MASS_ROWS = 4096
 EXACT_ROWS = 256
 TUPLE_BYTES = 100
+
+
+@dataclass(frozen=True)
+class Block(Persistent):
+    """The columns of one degree: all its monomials, or random features.
+
+    Attributes
+    ----------
+    degree, start, stop : int
+    weight : float
+        What they are multiplied by: 1 / sqrt(probability) for a degree that was drawn.
+    exact : bool
+    """
+
+    degree: int
+    start: int
+    stop: int
+    weight: float
+    exact: bool
+
+    _state_fields: ClassVar = {
+        "degree": whole(),
+        "start": whole(),
+        "stop": whole(1, MOST_COLUMNS),
+        "weight": scaling,
+        "exact": flag,
+    }
+
+    @property
+    def columns(self) -> slice:
+        """The columns of Z."""
+        return slice(self.start, self.stop)
+
+    @property
+    def width(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
 
 
 class SeriesFeatures(FeatureMap):
@@ -48,6 +96,33 @@ class SeriesFeatures(FeatureMap):
     center: Any
 
     truncation_degree_: int
+
+    _state_fields: ClassVar = {
+        "_series": instance(Series),
+        "_blocks": list_of(instance(Block), tuple),
+    }
+    _not_stored: ClassVar = dict.fromkeys(("truncation_degree_", "_monomials"), "computed")
+
+    def _complete(self) -> None:
+        super()._complete()
+        d, degree, center = self.n_features_in_, self._series.degree, self._series.center
+        if center is not None and len(center) != d:
+            wrong("_series", f"is centred in {len(center)} columns instead of {d}")
+        starts = [0, *(block.stop for block in self._blocks)]
+        for block, start in zip(self._blocks, starts, strict=False):
+            if not (block.start == start < block.stop and block.degree <= degree):
+                wrong("_blocks", "do not follow each other, or are beyond the series")
+            if block.exact and block.width != monomial_count(d, block.degree):
+                wrong("_blocks", f"do not have all monomials of degree {block.degree}")
+            if block.degree == 0 and not block.exact:
+                wrong("_blocks", "have random features of degree 0")
+        if len({block.degree for block in self._blocks}) < len(self._blocks) or not self._blocks:
+            wrong("_blocks", "are none, or two of one degree")
+        factors = sum(block.width * max(1, block.degree) for block in self._blocks)
+        if factors > MOST_FACTORS:
+            wrong("_blocks", f"have {factors} factors, more than {MOST_FACTORS}")
+        self.truncation_degree_ = degree
+        self._list_monomials(d)
 
     def _fit(self, X: Any, y: Any, seed: int) -> None:
         alpha = 1.0 if self.alpha is None else self.alpha
@@ -166,35 +241,6 @@ def degree_masses(series: Series, X: Any, n_jobs: int | None) -> NDArray[np.floa
 
 
 # --- columns -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Block:
-    """The columns of one degree: all its monomials, or random features.
-
-    Attributes
-    ----------
-    degree, start, stop : int
-    weight : float
-        What they are multiplied by: 1 / sqrt(probability) for a degree that was drawn.
-    exact : bool
-    """
-
-    degree: int
-    start: int
-    stop: int
-    weight: float
-    exact: bool
-
-    @property
-    def columns(self) -> slice:
-        """The columns of Z."""
-        return slice(self.start, self.stop)
-
-    @property
-    def width(self) -> int:
-        """How many there are."""
-        return self.stop - self.start
 
 
 def share_columns(

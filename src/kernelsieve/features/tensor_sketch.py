@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from kernelsieve._memory import check_matrix
 from kernelsieve._random import stream
+from kernelsieve._state import instance
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Polynomial
 from kernelsieve.sketches import TensorSketch
 from kernelsieve.sketches.base import FEWEST_ROWS
+from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 
 
 class TensorSketchFeatures(FeatureMap):
@@ -45,6 +47,11 @@ class TensorSketchFeatures(FeatureMap):
     """
 
     unbiased: ClassVar[bool] = True
+    _state_fields: ClassVar = {"sketch_": instance(SampledTensorSketch, d="n_features")}
+
+    def _complete(self) -> None:
+        super()._complete()
+        self.n_components_ = self.sketch_.size
 
     def __init__(
         self,

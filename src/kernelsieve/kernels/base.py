@@ -11,14 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from kernelsieve._state import Persistent
+from kernelsieve._state import Persistent, array, flag, number, optional, scaling, wrong
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.sources.base import Block, Source, as_source
 from kernelsieve.sources.summaries import squared_norms
@@ -31,7 +31,7 @@ MAX_PIECES = 64  # summaries of blocks that wait before they are sorted into one
 
 
 @dataclass(frozen=True)
-class Series:
+class Series(Persistent):
     """A kernel's Taylor series, truncated for a given data set.
 
     Attributes
@@ -53,6 +53,18 @@ class Series:
     damped: bool
     log_coefficients: NDArray[np.float64]
     tail: float
+
+    _state_fields: ClassVar = {
+        "scale": scaling,
+        "center": optional(array(None)),
+        "damped": flag,
+        "log_coefficients": array(None, finite=False),
+        "tail": number(),
+    }
+
+    def _complete(self) -> None:
+        if not 0 <= self.degree <= MAX_DEGREE or not (self.log_coefficients < np.inf).all():
+            wrong("log_coefficients", "are too many or not numbers below infinity")
 
     @property
     def degree(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from kernelsieve._native.product_gram import (
     multiply_polynomials,
 )
 from kernelsieve._parallel import map_row_blocks
+from kernelsieve._state import Rule, Sizes, choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, distances, empty_gram, manhattan
@@ -30,6 +31,16 @@ SHOWN = 6  # rates in a repr
 POLYNOMIAL_COLUMNS = 16
 LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
+
+
+def _one_or_each(rule: Rule) -> Rule:
+    """The rule of one value for all columns, or of a tuple of one for each."""
+    each = list_of(rule, tuple)
+
+    def check(value: Any, where: str, sizes: Sizes) -> Any:
+        return (each if isinstance(value, tuple) else rule)(value, where, sizes)
+
+    return check
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +78,12 @@ class Product(Kernel):
     rates: Any
     families: Any = "gaussian"
     warps: Any = None
+
+    _state_fields: ClassVar = {
+        "rates": _one_or_each(number(0.0, 1e150)),
+        "families": _one_or_each(choice(*FAMILIES)),
+        "warps": optional(list_of(instance(Warp), tuple)),
+    }
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__

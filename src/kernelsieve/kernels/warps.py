@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._state import Persistent, choice, list_of, number, positive
 from kernelsieve._validation import check_choice
 
 KINDS = ("identity", "log", "rank")
@@ -17,7 +18,7 @@ INTERQUARTILE = 1.349  # of a standard normal variable
 
 
 @dataclass(frozen=True)
-class Warp:
+class Warp(Persistent):
     """A non-decreasing function of one column.
 
     Parameters
@@ -42,6 +43,14 @@ class Warp:
     scale: float = 1.0
     knots: tuple[float, ...] = field(default=(), repr=False)
     values: tuple[float, ...] = field(default=(), repr=False)
+
+    _state_fields: ClassVar = {
+        "kind": choice(*KINDS),
+        "center": number(-1e300, 1e300),
+        "scale": positive,
+        "knots": list_of(number(), tuple),
+        "values": list_of(number(), tuple),
+    }
 
     def __post_init__(self) -> None:
         check_choice(self.kind, "kind", KINDS)

@@ -10,17 +10,28 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from kernelsieve import __version__, kernels
+from kernelsieve import __version__, features, kernels
 from kernelsieve._files import replacing
+from kernelsieve.diagnostics import Estimate
+from kernelsieve.features.auto import Trial
+from kernelsieve.features.frequencies import StructuredFrequencies
+from kernelsieve.features.series import Block
+from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.warps import Warp
 from kernelsieve.persistence import _container, _registry
 from kernelsieve.persistence._container import FORMAT
 from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
-from kernelsieve.persistence._maps import add_maps
 from kernelsieve.persistence._models import add_models
 from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
 from kernelsieve.persistence._registry import ANY, DATA, add_persistent, register
-from kernelsieve.persistence._sampled import add_sampled_maps
 from kernelsieve.persistence._tables import add_tables
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.mercer_basis import MercerBasis
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sketches.osnap import SampledOSNAP
+from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 
 __all__ = [
     "ANY",
@@ -34,7 +45,7 @@ __all__ = [
     "save",
 ]
 
-for _kernel in (
+for _class in (
     kernels.DotProduct,
     kernels.Exponential,
     kernels.Gaussian,
@@ -43,10 +54,30 @@ for _kernel in (
     kernels.Matern,
     kernels.Pairwise,
     kernels.Polynomial,
+    kernels.Product,
+    Warp,
+    Series,
+    Frame,
+    MonomialBasis,
+    MercerBasis,
+    Multisets,
+    ProductFeatures,
+    Estimate,
+    StructuredFrequencies,
+    SampledOSNAP,
+    SampledTensorSketch,
+    Block,
+    Trial,
+    features.AdaptiveFeatures,
+    features.RowNormFeatures,
+    features.FourierFeatures,
+    features.NystromFeatures,
+    features.TensorSketchFeatures,
+    features.MaclaurinFeatures,
+    features.ObliviousFeatures,
+    features.AutoFeatures,
 ):
-    add_persistent(_kernel)
-add_sampled_maps()
-add_maps()
+    add_persistent(_class)
 add_models()
 add_tables()
 

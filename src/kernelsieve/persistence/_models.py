@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
+from kernelsieve._state import FLOAT64
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations, RidgeSolution
 from kernelsieve.models import (
@@ -22,7 +23,6 @@ from kernelsieve.models import (
 )
 from kernelsieve.persistence._estimators import Estimator, fitted, same_columns
 from kernelsieve.persistence._nodes import FLOATS, Fields, wrong
-from kernelsieve.persistence._sampled import FLOAT64
 
 SOLVERS = ("cholesky", "dual", "cg")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._random import keyed_rows
+from kernelsieve._state import Persistent, array, optional, scaling, wrong
 from kernelsieve.kernels.base import Series
 from kernelsieve.sources.base import as_source
 from kernelsieve.sources.summaries import column_means, moments, second_moments, squared_norms
@@ -20,7 +21,7 @@ SPREAD_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Frame:
+class Frame(Persistent):
     """The coordinates in which features are products: x' = scale (x - center) rotation.
 
     Attributes
@@ -37,6 +38,17 @@ class Frame:
     center: NDArray[np.float64] | None
     rotation: NDArray[np.float64] | None = None
     spread: NDArray[np.float64] | None = None
+
+    _state_fields: ClassVar = {
+        "scale": scaling,
+        "center": optional(array("d")),
+        "rotation": optional(array("d", "n_coordinates")),
+        "spread": array("n_coordinates"),
+    }
+
+    def _complete(self) -> None:
+        if self.center is not None and len(self.center) != self.n_features:
+            wrong("center", f"has {len(self.center)} columns instead of {self.n_features}")
 
     @classmethod
     def of_series(cls, series: Series) -> Frame:
@@ -62,6 +74,11 @@ class Frame:
         floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
         values = np.where(values > floor, values, 0.0 if whole else floor)
         return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of the rows."""
+        return self.n_coordinates if self.rotation is None else len(self.rotation)
 
     @property
     def n_coordinates(self) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native.mercer import POINTS, all_damped_powers, mercer_atoms, tabulate
+from kernelsieve._state import INT64, Persistent, array, wrong
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges
@@ -95,7 +96,7 @@ def _all_damped_powers(u: NDArray[np.float64], count: int) -> NDArray[np.float64
     return powers
 
 
-class MercerBasis:
+class MercerBasis(Persistent):
     """Adapted bases of all coordinates, with tables for the orders in use.
 
     Parameters
@@ -105,7 +106,15 @@ class MercerBasis:
         How many orders of each coordinate are ever used (at least 1).
     """
 
-    fewest_cells = POINTS  # of a table: what one interpolation looks at
+    # All that evaluation needs, as flat arrays; an interpolation looks at POINTS cells.
+    _state_fields: ClassVar = {
+        "n_orders": array("n", dtype=INT64, low=1, high=MAX_ORDERS),
+        "firsts": array("n"),
+        "n_cells": array("n", dtype=INT64, low=POINTS, high=2**32),
+        "grids": array(None),
+        "rotation_sizes": array("n", dtype=INT64, low=1, high=MAX_ORDERS),
+        "rotations": array(None),
+    }
 
     def __init__(self, bases: list[CoordinateBasis], n_orders: NDArray[np.int64]) -> None:
         self.bases = bases
@@ -132,27 +141,33 @@ class MercerBasis:
         self._grids, self._grid_starts = grids, _starts(n_cells * self.n_orders)
         self._rotations, self._rotation_starts = rotations, _starts(rotation_sizes * self.n_orders)
 
-    @property
-    def tables(self) -> dict[str, NDArray[Any]]:
-        """All that evaluation needs, as flat arrays."""
+    def _state_values(self) -> dict[str, Any]:
         return {
-            "firsts": self._firsts,
             "n_orders": self.n_orders,
+            "firsts": self._firsts,
             "n_cells": self._n_cells,
-            "rotation_sizes": self._rotation_sizes,
             "grids": self._grids,
+            "rotation_sizes": self._rotation_sizes,
             "rotations": self._rotations,
         }
 
     @classmethod
-    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> MercerBasis:
-        """A basis to evaluate, from the ``tables`` of another."""
+    def _restored(cls, values: dict[str, Any]) -> Self:
+        n_orders = values.pop("n_orders").tolist()
+        for name, lengths in (("grids", "n_cells"), ("rotations", "rotation_sizes")):
+            sizes = zip(values[lengths].tolist(), n_orders, strict=True)
+            if len(values[name]) != sum(a * b for a, b in sizes):
+                wrong(name, f"have {len(values[name])} entries, which their sizes do not add up to")
         basis = cls.__new__(cls)
-        basis.bases = []
-        rest = dict(tables)
-        basis.n_orders = rest.pop("n_orders")
-        basis._set_tables(**rest)
+        basis.bases, basis.n_orders = [], np.array(n_orders, dtype=np.int64)
+        basis._set_tables(**values)
         return basis
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether there are tables for all atoms of these multisets."""
+        return len(self.n_orders) == n_coordinates and bool(
+            (multisets.orders < self.n_orders[multisets.coordinates]).all()
+        )
 
     @classmethod
     def adapted(

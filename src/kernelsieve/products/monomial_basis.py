@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve._native.trie import power_table
+from kernelsieve._state import Persistent, instance
 from kernelsieve.kernels.base import Series
 from kernelsieve.products.multisets import Multisets
 
@@ -22,10 +23,16 @@ LARGEST_LOG_SCALE = 30.0
 
 
 @dataclass(frozen=True)
-class MonomialBasis:
+class MonomialBasis(Persistent):
     """Atoms x_i^k / sqrt(k!), so that a feature is sqrt(a_w w!) c(x) times a product of atoms."""
 
     series: Series
+
+    _state_fields: ClassVar = {"series": instance(Series)}
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether the series reaches the degrees of these multisets."""
+        return int(multisets.degrees().max(initial=0)) <= self.series.degree
 
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """log sqrt(a_w w!) of each multiset; a multiset of size w has w! / prod k_i! orders."""

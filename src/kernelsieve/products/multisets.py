@@ -11,18 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby, pairwise
 from math import comb
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._memory import check_memory
 from kernelsieve._native.hashing import coordinate_words
+from kernelsieve._state import INT64, Persistent, array, wrong
 
 TUPLE_BYTES, ATOM_BYTES = 150, 200  # of Python's tuples and lists while multisets are listed
 
+LARGEST_ORDER = 4096  # in model files
+# The prefix tree is built from a table with a line for each multiset, as wide as the longest one:
+# in a model file it may have this many entries, and this many for each atom.
+TABLE_ENTRIES, TABLE_FACTOR = 2**22, 64
+
 
 @dataclass(frozen=True)
-class Multisets:
+class Multisets(Persistent):
     """Many multisets in flat arrays.
 
     Attributes
@@ -35,6 +42,22 @@ class Multisets:
     ends: NDArray[np.int64]
     coordinates: NDArray[np.int64]
     orders: NDArray[np.int64]
+
+    _state_fields: ClassVar = {
+        "ends": array(None, dtype=INT64, low=0),
+        "coordinates": array("n_atoms", dtype=INT64, low=0),
+        "orders": array("n_atoms", dtype=INT64, low=1, high=LARGEST_ORDER),
+    }
+
+    def _complete(self) -> None:
+        n_atoms = len(self.coordinates)
+        if (np.diff(self.ends) < 0).any() or (int(self.ends[-1]) if len(self) else 0) != n_atoms:
+            wrong("ends", "do not rise to the number of atoms")
+        longest = int((self.ends - self.starts).max(initial=0))
+        if len(self) * longest > TABLE_ENTRIES + TABLE_FACTOR * n_atoms:
+            wrong("ends", f"give one multiset {longest} atoms, far more than the others")
+        if (np.diff(self.coordinates)[np.diff(self.owners) == 0] <= 0).any():
+            wrong("coordinates", "do not rise within a multiset")
 
     def __len__(self) -> int:
         return len(self.ends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
 from kernelsieve._parallel import ordered_row_blocks, row_blocks
+from kernelsieve._state import Persistent, array, flag, instance, wrong
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges, build_trie
@@ -21,8 +22,12 @@ BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
 SPARSE_BLOCK_ROWS = 2048
 
 
+@runtime_checkable
 class Basis(Protocol):
     """What a family of one-dimensional functions offers to products of them."""
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether it has all atoms of these multisets, and that many coordinates."""
 
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """The logarithm of the constant in front of each product."""
@@ -46,7 +51,7 @@ class Basis(Protocol):
         """The root values of sparse rows."""
 
 
-class ProductFeatures:
+class ProductFeatures(Persistent):
     """Features phi_m times given weights; columns stand in the order of the prefix tree.
 
     Parameters
@@ -59,6 +64,14 @@ class ProductFeatures:
     sparse : bool
         Whether rows come as CSR (and features go out as CSR).
     """
+
+    _state_fields: ClassVar = {
+        "frame": instance(Frame),
+        "basis": instance(Basis),
+        "multisets": instance(Multisets),
+        "weights": array(None),
+        "sparse": flag,
+    }
 
     def __init__(
         self,
@@ -77,6 +90,24 @@ class ProductFeatures:
         self.weights = weights[self.trie.order]
         self._lines = basis.lines_for(self.trie.atom_coordinates)
         self._prepared: dict[Any, tuple[NDArray[Any], NDArray[Any] | None]] = {}
+
+    @classmethod
+    def _restored(cls, values: dict[str, Any]) -> Self:
+        frame, basis, multisets, weights = (
+            values[name] for name in ("frame", "basis", "multisets", "weights")
+        )
+        if multisets.coordinates.max(initial=-1) >= frame.n_coordinates:
+            wrong("multisets", f"have a coordinate beyond the {frame.n_coordinates} of the frame")
+        if not basis.admits(multisets, frame.n_coordinates):
+            wrong("multisets", "have an order or a degree that the basis does not have")
+        if len(weights) != len(multisets) or not len(weights):
+            wrong("weights", f"are {len(weights)} for {len(multisets)} multisets")
+        return super()._restored(values)
+
+    def _complete(self) -> None:
+        in_order = np.array_equal(self.trie.order, np.arange(len(self)))
+        if not in_order or np.count_nonzero(self.trie.columns >= 0) != len(self):
+            wrong("multisets", "are repeated, or not in the order of the prefix tree")
 
     def __len__(self) -> int:
         return len(self.weights)

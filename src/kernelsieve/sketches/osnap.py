@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.count_sketch import count_sketch_csr, count_sketch_dense
 from kernelsieve._random import root_seed, stream
+from kernelsieve._state import Persistent, array, whole, wrong
 from kernelsieve._validation import check_count
 from kernelsieve.sketches.base import Sketch
 
@@ -62,7 +63,7 @@ class OSNAP:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledOSNAP(Sketch):
+class SampledOSNAP(Sketch, Persistent):
     """A sampled OSNAP.
 
     Attributes
@@ -74,6 +75,17 @@ class SampledOSNAP(Sketch):
     n_features: int
     size: int
     codes: NDArray[np.int32]
+
+    _state_fields: ClassVar = {
+        "n_features": whole(1, size="n"),
+        "size": whole(1),
+        "codes": array("n", "sparsity", dtype=(np.int32,), order="C"),
+    }
+
+    def _complete(self) -> None:
+        codes = self.codes
+        if not (codes.size and codes.max() < self.size and ~codes.min() < self.size):
+            wrong("codes", f"are missing or name a bucket beyond {self.size}")
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         self.fill_with(X, 1.0, 0.0, out)

@@ -74,6 +74,10 @@ class SampledSRHT(Sketch):
     def widest(self) -> int:
         return power_of_two(self.n_features)
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        return [self.signs, self.places]
+
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         np.take(mixed(X, self.signs), self.places, axis=1, out=out)
         out *= out.dtype.type(1.0 / np.sqrt(self.size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,17 @@ from scipy.fft import irfft, rfft
 
 from kernelsieve._native.count_sketch import multiply_spectra
 from kernelsieve._random import root_seed, stream
+from kernelsieve._state import (
+    MOST_COLUMNS,
+    MOST_FACTORS,
+    Persistent,
+    instance,
+    list_of,
+    number,
+    scaling,
+    whole,
+    wrong,
+)
 from kernelsieve._validation import check_count
 from kernelsieve.sketches.base import TensorPowerSketch
 from kernelsieve.sketches.osnap import OSNAP, SampledOSNAP
@@ -60,7 +71,7 @@ class TensorSketch:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledTensorSketch(TensorPowerSketch):
+class SampledTensorSketch(TensorPowerSketch, Persistent):
     """A sampled TensorSketch.
 
     Attributes
@@ -75,6 +86,22 @@ class SampledTensorSketch(TensorPowerSketch):
     leaves: list[SampledOSNAP]
     scale: float = 1.0
     constant: float = 0.0
+
+    _state_fields: ClassVar = {
+        "n_features": whole(1),
+        "size": whole(1, MOST_COLUMNS),
+        "degree": whole(1),
+        "leaves": list_of(instance(SampledOSNAP)),
+        "scale": scaling,
+        "constant": number(0.0, 1e153),
+    }
+
+    def _complete(self) -> None:
+        if len(self.leaves) != self.degree or self.widest > MOST_FACTORS:
+            wrong("leaves", f"sketch {len(self.leaves)} factors to {self.size} columns each")
+        shape = self.n_features + (self.constant != 0.0), self.size
+        if any((leaf.n_features, leaf.size) != shape for leaf in self.leaves):
+            wrong("leaves", f"are not all from {shape[0]} to {shape[1]} coordinates")
 
     @property
     def widest(self) -> int:
