@@ -465,16 +465,16 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def field(header: Any, path: str) -> tuple[Any, str]:
-    """The table that holds a field of the model, and its key: "fitted.products.weights"."""
+    """The table that holds a field of the model, and its key: "fitted.features_.weights"."""
     node: Any = header["model"]
-    *way, last = path.split(".") if path else [""]
+    *way, last = path.split(".")
     for name in way:
-        node = _body(node)[name]
+        node = node[int(name)] if isinstance(node, list) else _body(node)[name]
     return _body(node), last
 
 
 def _body(node: Any) -> Any:
-    return node["fields"] if "fields" in node else node["table"]
+    return next(node[key] for key in ("fields", "table", "tuple") if key in node)
 
 
 Edit = Callable[[Any, list[bytes]], None]
@@ -521,7 +521,7 @@ def csr(part: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
     """Another content of a part of the landmarks."""
 
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted.landmarks")
+        table, key = field(header, "fitted.landmarks_")
         number = table[key]["csr"][part]["array"]
         layout = header["arrays"][number]
         array = change(np.frombuffer(arrays[number], layout["dtype"]).copy())
@@ -534,7 +534,7 @@ def drawn(which: int, value: int) -> Edit:
     """Another value in an array of draws."""
 
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted.tree")
+        table, key = field(header, "fitted._draws")
         number = table[key][which]["array"]
         array = np.frombuffer(arrays[number], header["arrays"][number]["dtype"]).copy()
         array[0] = value
@@ -547,14 +547,14 @@ def scikit_learn(name: str, value: Any) -> Edit:
     """Another parameter of a kernel that scikit-learn computes."""
 
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted.kernel.parameters")
+        table, key = field(header, "fitted.kernel_.parameters")
         table[key]["table"][name] = value
 
     return edit
 
 
 def more_draws(header: Any, arrays: list[bytes]) -> None:
-    table, key = field(header, "fitted.tree")
+    table, key = field(header, "fitted._draws")
     unused(header, arrays)
     table[key].append({"array": len(arrays) - 1})
 
@@ -583,8 +583,8 @@ def text(path: str, content: bytes) -> Edit:
 
 def block(name: str, value: Any) -> Edit:
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted.blocks")
-        table[key][-1]["table"][name] = value
+        table, key = field(header, "fitted._blocks")
+        table[key]["tuple"][-1]["fields"][name] = value
 
     return edit
 
@@ -606,7 +606,7 @@ def one_long_product(header: Any, arrays: list[bytes]) -> None:
         ("coordinates", np.zeros(2 * n - 1)),
         ("orders", np.ones(2 * n - 1)),
     ):
-        rewrite(f"fitted.products.{name}", lambda _, v=values: v)(header, arrays)
+        rewrite(f"{MULTISETS}.{name}", lambda _, v=values: v)(header, arrays)
 
 
 def unused(header: Any, arrays: list[bytes]) -> None:
@@ -621,41 +621,43 @@ def used_twice(header: Any, arrays: list[bytes]) -> None:
 
 ADAPTIVE, MERCER = "adaptive, monomials", "adaptive, Mercer"
 HUGE = 10**18
+MULTISETS, BASIS = "fitted.features_.multisets", "fitted.features_.basis"
+CODES = "fitted.sketch_.leaves.0.codes"
 
 HARMFUL: list[tuple[str, Edit, str]] = [
     # Indices that compiled code would follow.
-    (ADAPTIVE, rewrite("fitted.products.coordinates", replaced(0, 4)), "value 4 above 3"),
-    (ADAPTIVE, rewrite("fitted.products.coordinates", replaced(0, -1)), "value -1 below 0"),
-    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 0)), "value 0 below 1"),
-    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 10**9)), "above 700"),
-    (ADAPTIVE, rewrite("fitted.products.orders", replaced(0, 600)), "beyond the degree"),
-    (ADAPTIVE, rewrite("fitted.products.ends", replaced(0, 9)), "do not follow each other"),
-    (ADAPTIVE, rewrite("fitted.products.ends", replaced(-1, 10**6)), "do not follow each other"),
-    (ADAPTIVE, rewrite("fitted.products.weights", lambda w: w[:-1]), "has the shape"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.coordinates", replaced(0, 4)), "a coordinate beyond"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.coordinates", replaced(0, -1)), "value -1 below 0"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 0)), "value 0 below 1"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 10**9)), "above 4096"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 600)), "degree that the basis"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.ends", replaced(0, 9)), "do not rise"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.ends", replaced(-1, 10**6)), "do not rise"),
+    (ADAPTIVE, rewrite("fitted.features_.weights", lambda w: w[:-1]), "14 for 15"),
     (ADAPTIVE, one_long_product, "far more than the others"),
-    (ADAPTIVE, rewrite("fitted.products.series.log_coefficients", lambda a: a[:1]), "degree"),
+    (ADAPTIVE, rewrite(f"{BASIS}.series.log_coefficients", lambda a: a[:1]), "degree that"),
     (
         ADAPTIVE,
-        rewrite("fitted.products.series.log_coefficients", lambda a: np.zeros(300)),
-        "no valid coefficients",
+        rewrite(f"{BASIS}.series.log_coefficients", lambda a: np.zeros(300)),
+        "are too many",
     ),
     (
         "row norm, all features",
-        rewrite("fitted.products.orders", lambda a: np.ones_like(a)),
-        "out of order or repeated",
+        rewrite(f"{MULTISETS}.orders", lambda a: np.ones_like(a)),
+        "are repeated",
     ),
-    (MERCER, rewrite("fitted.products.tables.n_cells", replaced(0, 5)), "value 5 below 6"),
-    (MERCER, rewrite("fitted.products.tables.n_cells", replaced(0, 2**31)), "has the shape"),
-    (MERCER, rewrite("fitted.products.tables.n_orders", replaced(0, 700)), "has the shape"),
-    (MERCER, rewrite("fitted.products.orders", replaced(0, 99)), "order that its basis"),
+    (MERCER, rewrite(f"{BASIS}.n_cells", replaced(0, 5)), "value 5 below 6"),
+    (MERCER, rewrite(f"{BASIS}.n_cells", replaced(0, 2**31)), "do not add up"),
+    (MERCER, rewrite(f"{BASIS}.n_orders", replaced(0, 700)), "do not add up"),
+    (MERCER, rewrite(f"{MULTISETS}.orders", replaced(0, 99)), "that the basis does not"),
     (
         MERCER,
-        rewrite("fitted.products.tables.firsts", replaced(0, np.nan)),
+        rewrite(f"{BASIS}.firsts", replaced(0, np.nan)),
         "value that is not finite",
     ),
-    ("tensor sketch", rewrite("fitted.codes", replaced((0, 0), 16)), "bucket beyond 16"),
-    ("tensor sketch", rewrite("fitted.codes", replaced((0, 0), -17)), "bucket beyond 16"),
-    ("tensor sketch", put("fitted.constant", 0.0), "has the shape"),
+    ("tensor sketch", rewrite(CODES, replaced((0, 0), 16)), "bucket beyond 16"),
+    ("tensor sketch", rewrite(CODES, replaced((0, 0), -17)), "bucket beyond 16"),
+    ("tensor sketch", put("fitted.sketch_.constant", 0.0), "are not all from 4 to 16"),
     ("oblivious, narrow", drawn(-1, 10**6), "above"),
     ("oblivious, narrow", drawn(-1, -1), "value -1 below 0"),
     ("Nystrom, sparse", csr("indices", replaced(0, 4)), "value 4 above 3"),
@@ -663,17 +665,17 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("Nystrom, sparse", csr("indptr", replaced(1, 10**6)), "is no sparse matrix"),
     ("Nystrom, sparse", csr("indptr", replaced(0, 1)), "is no sparse matrix"),
     ("Nystrom, sparse", csr("data", replaced(0, np.nan)), "not finite"),
-    ("Fourier, structured, cos+sin", rewrite("fitted.weights", lambda w: np.ones(99)), "99"),
+    ("Fourier, structured, cos+sin", rewrite("fitted.weights_", lambda w: np.ones(99)), "99"),
     (
         "Fourier, structured, cos+sin",
-        rewrite("fitted.rotations.fine", lambda a: a[:, :-16]),
-        "has the shape",
+        rewrite("fitted.frequencies_.fine", lambda a: a[:, :-16]),
+        "do not make",
     ),
-    ("Fourier, plain, cos+sin", rewrite("fitted.phases", lambda a: np.zeros(99)), "99 phases"),
+    ("Fourier, plain, cos+sin", rewrite("fitted.phases_", lambda a: np.zeros(99)), "are 99 for 7"),
     # Rows are checked by the outer estimator only.
     ("ridge", put("fitted.n_features_in", 5), "takes 5 columns and what it holds 4"),
-    ("auto", put("fitted.n_features_in", 5), "takes 5 columns and what it holds 4"),
-    ("ridge", put("fitted.features.fitted.n_features_in", 5), "has the shape"),
+    ("auto", put("fitted.n_features_in_", 5), "size 4 instead of 5"),
+    ("ridge", put("fitted.features.fitted.n_features_in_", 5), "of 4 columns, not 5"),
     ("ridge", rewrite("fitted.coefficients", lambda a: a[:-1]), "has the shape"),
     ("classifier, three", rewrite("fitted.classes", lambda a: a[:-1]), "other lengths"),
     ("classifier, integers", rewrite("fitted.classes", replaced(0, 3)), "one twice"),
@@ -681,28 +683,28 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("pca", put("parameters.fit_inverse_transform", True), "another value of fit_inverse"),
     ("ridge", put("parameters.refine", True), "another value of refine"),
     # Numbers that would ask for any time or memory.
-    ("tensor sketch", put("fitted.size", HUGE), "no whole number from 1 to"),
-    ("tensor sketch, degree 9", put("fitted.size", 2**20), "to 1048576 columns each"),
-    ("Maclaurin", block("width", HUGE), "no whole number from 1 to"),
-    ("Maclaurin", block("width", 2**19), "factors"),
-    ("Maclaurin", block("degree", 10**9), "no whole number from 0 to"),
-    ("Maclaurin", both(block("exact", True)), "for all monomials of degree"),
-    ("Maclaurin", put("fitted.first_draws", "00"), "another random generator"),
-    ("oblivious", block("width", 2**18), "in place of"),
+    ("tensor sketch", put("fitted.sketch_.size", HUGE), "not a whole number from 1 to"),
+    ("tensor sketch, degree 9", put("fitted.sketch_.size", 2**20), "9 factors to 1048576"),
+    ("Maclaurin", block("stop", HUGE), "not a whole number from 1 to"),
+    ("Maclaurin", block("stop", 2**19), "factors"),
+    ("Maclaurin", block("degree", 10**9), "beyond the series"),
+    ("Maclaurin", block("exact", True), "all monomials of degree"),
+    ("Maclaurin", put("fitted._first_draws", "00"), "are not what numpy"),
+    ("oblivious", block("stop", 2**18), "instead of"),
     ("ridge", put("parameters.n_jobs", 10**9), "no whole number from -1024 to 1024"),
     ("ridge", put("parameters.block_rows", 0), "no whole number from 1"),
     ("ridge", put("parameters.verbose", "yes"), "no switch"),
-    ("row norm, all features", put("fitted.kernel.degree", 10**9), "degree is 1000000000"),
-    ("Fourier, Laplacian", put("fitted.kernel.gamma", 1e301), "not a number from"),
-    ("Nystrom, leverage", put("fitted.kernel.length_scale", 1e-200), "not a number"),
+    ("row norm, all features", put("fitted.kernel_.degree", 10**9), "degree is 1000000000"),
+    ("Fourier, Laplacian", put("fitted.kernel_.gamma", 1e301), "not a number from"),
+    ("Nystrom, leverage", put("fitted.kernel_.length_scale", 1e-200), "not a number"),
     ("ridge", retyped("fitted.coefficients", "<i8"), "has the type int64"),
-    ("oblivious", more_draws, "too many draws"),
-    ("Nystrom, scikit-learn", put("fitted.kernel.metric", "sigmoid"), "not one of"),
-    ("Nystrom, scikit-learn", put("fitted.kernel.metric", "cosine"), "does not take"),
+    ("oblivious", more_draws, "are too many"),
+    ("Nystrom, scikit-learn", put("fitted.kernel_.metric", "sigmoid"), "not one of"),
+    ("Nystrom, scikit-learn", put("fitted.kernel_.metric", "cosine"), "does not take"),
     ("Nystrom, scikit-learn", scikit_learn("degree", 2**63), "does not take"),
     ("Nystrom, scikit-learn", scikit_learn("degree", None), "does not take"),
     ("Nystrom, scikit-learn", scikit_learn("n_jobs", 1), "does not take"),
-    (ADAPTIVE, put("fitted.products.frame.scale", 1e200), "no number from"),
+    (ADAPTIVE, put("fitted.features_.frame.scale", 1e200), "not a number from"),
     # What does not belong there.
     ("ridge", put("fitted.features", {"object": "KernelRidge", "fields": {}}), "no place there"),
     ("ridge", put("fitted.features", {"object": "os.system", "fields": {}}), "does not know"),
@@ -750,20 +752,20 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("classifier, integers", put("parameters.class_weight", {"table": 3}), "is no table"),
     ("classifier, integers", put("parameters.class_weight", {"set": 3}), "is no data"),
     ("k-means", rewrite("fitted.centers", lambda c: c[:0]), "has no centres"),
-    ("Nystrom", put("parameters.kernel", 3), "is no kernel"),
-    ("Nystrom", put("parameters.landmarks", 3), "are no points"),
-    ("Nystrom", rewrite("fitted.landmarks", lambda X: X[:0]), "has no landmarks"),
-    ("Nystrom, sparse", put("fitted.n_features_in", 5), "has 4 columns in place of 5"),
-    ("adaptive, dot product", put("fitted.kernel.coefficients", [1.0]), "not a tuple"),
-    ("adaptive, dot product", put("fitted.kernel.coefficients", {"tuple": [-1.0]}), "Schoenberg"),
+    ("Nystrom", put("parameters.kernel", 3), "not str or Kernel"),
+    ("Nystrom", put("parameters.landmarks", 3), "not str or list"),
+    ("Nystrom", rewrite("fitted.landmarks_", lambda X: X[:0]), "has no rows"),
+    ("Nystrom, sparse", put("fitted.n_features_in_", 5), "size 4 instead of 5"),
+    ("adaptive, dot product", put("fitted.kernel_.coefficients", [1.0]), "not a tuple"),
+    ("adaptive, dot product", put("fitted.kernel_.coefficients", {"tuple": [-1.0]}), "Schoenberg"),
     ("Maclaurin", both(block("degree", 0), block("exact", False)), "random features of degree 0"),
-    ("Maclaurin", put("fitted.blocks", []), "has no blocks"),
-    ("Maclaurin", put("fitted.blocks", 3), "is no list"),
-    ("oblivious", put("fitted.tree", []), "too few draws"),
+    ("Maclaurin", put("fitted._blocks", {"tuple": []}), "are none"),
+    ("Maclaurin", put("fitted._blocks", 3), "not a tuple"),
+    ("oblivious", put("fitted._draws", []), "are too few"),
     ("oblivious, one column", drawn(0, 1), "bucket beyond 1"),
     (
         "row norm, all features",
-        rewrite("fitted.products.coordinates", lambda c: np.sort(c)[::-1]),
+        rewrite(f"{MULTISETS}.coordinates", lambda c: np.sort(c)[::-1]),
         "do not rise",
     ),
     ("table", put("fitted.task", "classification"), "has a KernelRidge for classification"),
@@ -773,7 +775,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("table, classes", put("parameters.drop", 3), "no list of texts"),
     ("table", put("fitted.encoder.fitted.matrix_columns", 5), "makes a dense matrix"),
     ("table", put("fitted.encoder.fitted.columns", []), "encodes 0 columns, and its model takes"),
-    ("auto", put("fitted.reason", "\ud800"), "no text in UTF-8"),
+    ("auto", put("fitted.reason_", "\ud800"), "no text in UTF-8"),
     ("auto", put("parameters.kernel", "\ud800"), "no text in UTF-8"),
     (
         "classifier, integers",
@@ -806,12 +808,12 @@ def test_an_array_by_columns_where_compiled_code_wants_rows(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted.codes")
+        table, key = field(header, CODES)
         header["arrays"][table[key]["array"]]["order"] = "F"
 
     path = tmp_path / "model.ks"
     path.write_bytes(altered(files["tensor sketch"], edit))
-    assert "lies in another order in memory" in refusal(path)
+    assert "is not in C order" in refusal(path)
 
 
 def test_truth_values_are_0_or_1(tmp_path: Path) -> None:

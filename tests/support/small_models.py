@@ -41,7 +41,9 @@ from kernelsieve.kernels import (
     Matern,
     Pairwise,
     Polynomial,
+    Product,
 )
+from kernelsieve.kernels.warps import Warp
 
 N_ROWS, N_COLUMNS = 60, 4
 
@@ -96,6 +98,12 @@ def _two_views(**options: Any) -> KernelCCA:
     return KernelCCA(2, RowNormFeatures(10, gamma=0.5, random_state=0), **options).fit(
         rows(), rows()[:, :2] ** 2
     )
+
+
+def _product() -> Product:
+    families = ("gaussian", "laplacian", "matern32", "matern52")
+    warps = [Warp.fit(rows()[:, 0], kind) for kind in ("identity", "log", "rank", "identity")]
+    return Product([1.0, 0.5, 2.0, 0.0], families, warps)
 
 
 def _table(X: Any) -> dict[str, Any]:
@@ -185,6 +193,10 @@ MAPS: dict[str, Build] = {
     ),
     "Nystrom, exponential": lambda: _fit(
         NystromFeatures(4, kernel=Exponential(0.5), random_state=0)
+    ),
+    "Nystrom, product": lambda: _fit(NystromFeatures(6, kernel=_product(), random_state=0)),
+    "Fourier, product": lambda: _fit(
+        FourierFeatures(9, kernel=Product(0.5, "laplacian"), random_state=0)
     ),
     "oblivious": lambda: _fit(ObliviousFeatures(40, random_state=0)),
     "oblivious, narrow": lambda: _fit(
