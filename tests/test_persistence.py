@@ -629,7 +629,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     (ADAPTIVE, rewrite(f"{MULTISETS}.coordinates", replaced(0, 4)), "a coordinate beyond"),
     (ADAPTIVE, rewrite(f"{MULTISETS}.coordinates", replaced(0, -1)), "value -1 below 0"),
     (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 0)), "value 0 below 1"),
-    (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 10**9)), "above 4096"),
+    (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 2**41)), f"above {2**40}"),
     (ADAPTIVE, rewrite(f"{MULTISETS}.orders", replaced(0, 600)), "degree that the basis"),
     (ADAPTIVE, rewrite(f"{MULTISETS}.ends", replaced(0, 9)), "do not rise"),
     (ADAPTIVE, rewrite(f"{MULTISETS}.ends", replaced(-1, 10**6)), "do not rise"),

@@ -22,7 +22,7 @@ from kernelsieve._state import INT64, Persistent, array, wrong
 
 TUPLE_BYTES, ATOM_BYTES = 150, 200  # of Python's tuples and lists while multisets are listed
 
-LARGEST_ORDER = 4096  # in model files
+LARGEST_ORDER = 2**40  # in model files
 # The prefix tree is built from a table with a line for each multiset, as wide as the longest one:
 # in a model file it may have this many entries, and this many for each atom.
 TABLE_ENTRIES, TABLE_FACTOR = 2**22, 64
@@ -58,6 +58,9 @@ class Multisets(Persistent):
             wrong("ends", f"give one multiset {longest} atoms, far more than the others")
         if (np.diff(self.coordinates)[np.diff(self.owners) == 0] <= 0).any():
             wrong("coordinates", "do not rise within a multiset")
+        highest = int(self.orders.max(initial=0)) + 1
+        if (int(self.coordinates.max(initial=0)) + 1) * highest > 2**62:  # a number for each atom
+            wrong("orders", f"of up to {highest - 1} are too high for as many coordinates")
 
     def __len__(self) -> int:
         return len(self.ends)
