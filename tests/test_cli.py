@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.command_line import failing, heavy_imports
 from typer.testing import CliRunner
 
 import kernelsieve
@@ -42,17 +43,6 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def no_network(entry: Entry, *_: object) -> None:
     raise datasets.DatasetError(f"dataset {entry.name!r} could not be downloaded")
-
-
-def failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What `kernelsieve <arguments>` complains of: one line on stderr, exit code 2, no more."""
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(arguments)
-    assert exit_.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
 
 
 def test_bench_prints_the_table_and_writes_the_files(tmp_path: Path) -> None:
@@ -228,14 +218,7 @@ def test_help_shows_examples_in_80_columns(arguments: list[str]) -> None:
 
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
-    code = (
-        "import sys\nfrom kernelsieve.cli import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'scipy', 'sklearn', 'numba', 'matplotlib'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    assert heavy_imports(["--help"]) == []
 
 
 def test_module_and_script_are_the_same_program() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_cli import failing
-from test_tables import flats, written
+from support.command_line import failing, heavy_imports
+from support.tables import flats, written
 from typer.testing import CliRunner
 
 import kernelsieve
@@ -151,7 +151,7 @@ WRONG = {
     "no target": (["fit", "flats.csv"], "say which column to predict (--target), one of size"),
     "alpha": (["fit", "flats.csv", "--target", "rent", "--alpha", "-1"], "--alpha -1: give a"),
     "gamma": (["fit", "flats.csv", "--target", "rent", "--gamma", "x"], "'cv', 'scale', 'auto'"),
-    "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "method='x'"),
+    "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "unknown method 'x'"),
     "kernel": (["fit", "flats.csv", "--target", "rent", "--kernel", "x"], "kernel='x' is unknown"),
     "features": (["fit", "flats.csv", "--target", "rent", "--features", "0"], "n_components=0"),
     "name": (["fit", "flats.csv", "--target", "rent", "-o", "m.pkl"], "it must end with .ks"),
@@ -159,8 +159,8 @@ WRONG = {
     "drop": (["fit", "flats.csv", "--target", "rent", "--drop", "x"], "has no column 'x'"),
     "model": (["predict", "no.ks", "flats.csv"], "no.ks"),
     "no model": (["predict", "flats.csv", "flats.csv"], "no kernelsieve model"),
-    "top": (["explain", "no.ks", "--top", "0"], "--top 0"),
-    "picture": (["explain", "no.ks", "--picture", "a.doc"], "must end with .png"),
+    "top": (["explain", "flats.csv", "--top", "0"], "--top 0"),
+    "picture": (["explain", "flats.csv", "--picture", "a.doc"], "must end with .png"),
     "embed": (["embed", "flats.csv", "-o", "z.doc"], "must end with .csv"),
     "embed alpha": (["embed", "flats.csv", "--alpha", "cv", "-o", "z.csv"], "--alpha cv"),
     "argument": (["fit"], "Missing argument"),
@@ -224,3 +224,25 @@ BENCH = [
 def test_50_kills_leave_whole_files(command: list[str]) -> None:
     said = kill(50, *command)
     assert int(said.split()[0]) >= 25
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fit", "no.csv", "--target", "y"], ["predict", "no.ks", "flats.csv"],
+     ["embed", "no.csv"], ["explain", "no.ks"]],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_a_missing_file_is_reported_before_anything_slow_is_imported(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heavy_imports(arguments) == []
+    assert "does not exist" in failing(arguments, capsys)
+
+
+def test_a_duration_is_formatted_without_importing_bench() -> None:
+    code = (
+        "import sys\nfrom kernelsieve.cli import tables\n"
+        "assert tables.duration(1.0) == '1.00 s'\n"
+        "sys.exit('kernelsieve.bench' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

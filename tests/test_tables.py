@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
+from support.tables import N_ROWS, flats, written
 
 import kernelsieve
 from kernelsieve import TableModel
@@ -25,18 +24,6 @@ from kernelsieve.tables.embedding import embedding
 from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, MOST_LEVELS
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
 from kernelsieve.tuning.methods import METHODS
-
-N_ROWS = 240
-
-
-def flats(n: int = N_ROWS, seed: int = 0) -> dict[str, Any]:
-    """Mixed columns; the rent is a product of two of them."""
-    rng = np.random.default_rng(seed)
-    size, town = rng.uniform(20, 150, n), rng.choice(["Bonn", "Kiel", "Ulm"], n)
-    built = [(datetime(1950, 1, 1) + timedelta(days=int(d))).date().isoformat()
-             for d in rng.integers(0, 20_000, n)]  # fmt: skip
-    price = np.array([{"Bonn": 12.0, "Kiel": 8.0, "Ulm": 10.0}[t] for t in town])
-    return {"size": size, "town": town, "built": built, "rent": size * price}
 
 
 def small(target: str = "rent", **options: Any) -> TableModel:
@@ -49,19 +36,6 @@ def fitted() -> TableModel:
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-def written(path: Path, columns: dict[str, Any]) -> Path:
-    frame = pd.DataFrame(columns)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
-    elif path.suffix in (".arrow", ".feather"):
-        feather.write_feather(pa.Table.from_pandas(frame, preserve_index=False), path)
-    else:
-        text = frame.to_csv(index=False, sep="\t" if ".tsv" in path.name else ",")
-        content = text.encode()
-        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
 
 
 NAMES = ["a.csv", "a.tsv", "a.csv.gz", "A.CSV", "a.txt", "a.parquet", "a.arrow", "a.feather"]
@@ -336,8 +310,28 @@ def test_scores_are_those_of_rows_set_aside(fitted: TableModel) -> None:
     error = np.sqrt(np.mean((fitted.predict(new) - new["rent"]) ** 2))
     spread = np.std(new["rent"])
     assert 0.2 < (error / spread) / (facts["scores"]["RMSE"] / spread) < 5.0
-    assert fitted.score_table(new)["RMSE"] == pytest.approx(error)
-    assert fitted.score_table({k: v for k, v in new.items() if k != "rent"}) is None
+    assert fitted.predict_table(new).scores["RMSE"] == pytest.approx(error)
+    assert fitted.predict_table({k: v for k, v in new.items() if k != "rent"}).scores is None
+
+
+@pytest.mark.parametrize("target", ["rent", "town"])
+def test_a_table_is_encoded_once_for_all_that_is_asked(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, new = small(target).fit(flats()), flats(30, seed=1)
+    encoded = []
+    transform = TableEncoder.transform
+    monkeypatch.setattr(
+        TableEncoder, "transform", lambda self, table: encoded.append(1) or transform(self, table)
+    )
+    answer = model.predict_table(new, std=target == "rent", proba=target == "town")
+    assert encoded == [1]
+    assert answer.scores is not None
+    np.testing.assert_array_equal(answer.columns[target], model.predict(new))
+    if target == "rent":
+        np.testing.assert_array_equal(answer.columns["rent std"], model.predict_std(new)[1])
+    else:
+        np.testing.assert_array_equal(answer.columns["town=Kiel"], model.predict_proba(new)[:, 1])
 
 
 def test_the_columns_that_matter_come_first(fitted: TableModel) -> None:

@@ -38,6 +38,14 @@ def user_errors(*kinds: type[Exception]) -> Iterator[None]:
         raise UserError(str(error) or type(error).__name__) from error
 
 
+def require_files(*paths: Path) -> None:
+    """Complain about a missing file at once, before anything slow is imported."""
+    for path in paths:
+        if not path.exists():
+            hint = ": 'kernelsieve fit' writes models" if path.suffix == ".ks" else ""
+            raise UserError(f"{path} does not exist{hint}")
+
+
 def hush() -> None:
     """For --quiet and --json: no notice that loops are being compiled."""
     logging.getLogger("kernelsieve").setLevel(logging.ERROR)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelsieve._progress import duration
-from kernelsieve.cli._common import UserError, app, notes, print_json, steps, user_errors, words
+from kernelsieve.cli._common import (
+    UserError,
+    app,
+    notes,
+    print_json,
+    require_files,
+    steps,
+    user_errors,
+    words,
+)
 
 if TYPE_CHECKING:
     from kernelsieve.tables import TableModel
@@ -75,6 +84,7 @@ def fit(
     kernelsieve fit people.parquet --target job --drop name,id --readable
     kernelsieve fit text.svm --target target --kernel poly --degree 2
     """
+    require_files(data)
     from kernelsieve.persistence import save
     from kernelsieve.tables import TableModel
     from kernelsieve.tables.writers import check_writable
@@ -134,7 +144,7 @@ def predict(
     kernelsieve predict rent.ks new.csv -o out.csv
     kernelsieve predict jobs.ks new.parquet --proba -o out.parquet
     """
-    from kernelsieve.tables import as_table
+    require_files(model, data)
     from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
 
     start = perf_counter()
@@ -144,23 +154,20 @@ def predict(
             check_writable(out, tuple(COLUMN_WRITERS))
         step("reading the model")
         fitted = _load(model, strict)
-        step("reading the rows")
-        table = as_table(data)
         step("predicting")
-        columns = _predictions(fitted, table, proba, std)
-        scores = fitted.score_table(table)
+        answer = fitted.predict_table(data, proba=proba, std=std)
         if out is not None:
-            write_columns(out, columns)
+            write_columns(out, answer.columns)
     if json:
-        predictions = {name: values.tolist() for name, values in columns.items()}
-        content: dict[str, Any] = {"rows": table.n_rows, "scores": scores, "notes": found}
+        predictions = {name: values.tolist() for name, values in answer.columns.items()}
+        content: dict[str, Any] = {"rows": answer.n_rows, "scores": answer.scores, "notes": found}
         print_json({**content, **({"out": str(out)} if out else {"predictions": predictions})})
     elif out is None:
-        typer.echo(csv_text(columns), nl=False)
+        typer.echo(csv_text(answer.columns), nl=False)
     elif not quiet:
-        typer.echo(f"Rows:   {table.n_rows:,}")
-        if scores is not None:
-            typer.echo(f"Scores: {_score_text(scores)}")
+        typer.echo(f"Rows:   {answer.n_rows:,}")
+        if answer.scores is not None:
+            typer.echo(f"Scores: {_score_text(answer.scores)}")
         typer.echo(f"Wrote:  {out}")
         typer.echo(f"Took:   {duration(perf_counter() - start)}")
 
@@ -203,6 +210,7 @@ def embed(
     kernelsieve embed flats.csv --target rent -o z.npz
     kernelsieve embed new.csv --model rent.ks -o z.svm
     """
+    require_files(*([data] if model is None else [model, data]))
     from kernelsieve.tables import as_table
     from kernelsieve.tables.embedding import embedding
     from kernelsieve.tables.writers import MATRIX_KINDS, check_writable, write_features
@@ -267,6 +275,7 @@ def explain(
     kernelsieve explain rent.ks
     kernelsieve explain rent.ks --top 20 --picture rent.svg
     """
+    require_files(model)
     from kernelsieve.tables.facts import as_text
     from kernelsieve.tables.writers import check_writable
 
@@ -301,32 +310,11 @@ def _draw(model: TableModel, path: Path, top: int) -> str:
     return str(path)
 
 
-def _predictions(model: TableModel, table: Any, proba: bool, std: bool) -> dict[str, Any]:
-    name = str(model.target)
-    if std:
-        mean, deviation = model.predict_std(table)
-        return {name: mean, f"{name} std": deviation}
-    columns = {name: model.predict(table)}
-    if proba:
-        chances = model.predict_proba(table)
-        columns |= {
-            f"{name}={_label(label)}": chances[:, i] for i, label in enumerate(model.classes_)
-        }
-    return columns
-
-
-def _label(label: Any) -> str:
-    return f"{label:g}" if isinstance(label, float) else str(label)
-
-
 def _load(path: Path, strict: bool) -> TableModel:
     from kernelsieve.persistence import load
     from kernelsieve.tables import TableModel
 
-    try:
-        model = load(path)
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist: 'kernelsieve fit' writes models") from None
+    model = load(path)
     if not isinstance(model, TableModel) or not hasattr(model, "facts_"):
         raise UserError(
             f"{path} holds a {type(model).__name__}, and not what 'kernelsieve fit' writes: use "

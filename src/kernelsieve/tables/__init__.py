@@ -1,4 +1,6 @@
-"""People's own tables: read them, make numbers of them, learn a column, explain it.
+"""Tables of numbers, texts and times: read them, encode them, learn a column, explain the model.
+
+Public names are imported when first used: reading a file needs no model.
 
 Examples
 --------
@@ -7,12 +9,28 @@ Examples
 ['a', 'b=x', 'b=y']
 """
 
-from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.model import TableModel
-from kernelsieve.tables.readers import read_table
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelsieve.tables.encoder import TableEncoder
+    from kernelsieve.tables.model import Predictions, TableModel
+    from kernelsieve.tables.readers import read_table
+    from kernelsieve.tables.table import Table, TableError, TableNotice, as_table
+
+_HOMES = {
+    "Predictions": "model",
+    "Table": "table",
+    "TableEncoder": "encoder",
+    "TableError": "table",
+    "TableModel": "model",
+    "TableNotice": "table",
+    "as_table": "table",
+    "read_table": "readers",
+}
 
 __all__ = [
+    "Predictions",
     "Table",
     "TableEncoder",
     "TableError",
@@ -21,3 +39,9 @@ __all__ = [
     "as_table",
     "read_table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"kernelsieve.tables.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'kernelsieve.tables' has no attribute {name!r}")

@@ -6,6 +6,7 @@ All of it is plain numbers and texts, so that a model file can carry it.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from textwrap import wrap
 from typing import Any
 
@@ -33,10 +34,27 @@ MONOMIALS = 50  # that are kept in the facts
 MASS_TOLERANCE = 1e-6
 
 
-def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
-    """RMSE and R2, or accuracy and area under the ROC curve, log loss where it is no curve."""
-    predicted = model.predict(X)
-    if task == "regression":
+def scores(
+    y: NDArray[Any],
+    predicted: NDArray[Any],
+    classes: NDArray[Any] | None = None,
+    chances: NDArray[Any] | None = None,
+) -> dict[str, float]:
+    """Compute RMSE and R2, or accuracy and the area under the ROC curve (log loss without one).
+
+    Parameters
+    ----------
+    y, predicted : ndarray of shape (n,)
+    classes : ndarray of shape (n_classes,), optional
+        The labels that the model knows; None for a regression.
+    chances : ndarray of shape (n, n_classes), optional
+        Their probabilities.
+
+    Returns
+    -------
+    dict of str to float
+    """
+    if classes is None or chances is None:
         # A table to predict may hold any number there.
         with np.errstate(over="ignore", invalid="ignore"):
             error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
@@ -44,12 +62,11 @@ def scores(model: Any, X: Any, y: NDArray[Any], task: str) -> dict[str, float]:
         r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
         return {"RMSE": error, "R2": r2}
     found = {"accuracy": float(np.mean(predicted == y))}
-    chances = model.predict_proba(X)
-    known = np.isin(y, model.classes_)
-    if len(model.classes_) == 2 and len(np.unique(y)) == 2:
-        found["AUC"] = float(roc_auc_score(y == model.classes_[1], chances[:, 1]))
+    known = np.isin(y, classes)
+    if len(classes) == 2 and len(np.unique(y)) == 2:
+        found["AUC"] = float(roc_auc_score(y == classes[1], chances[:, 1]))
     elif known.any():
-        found["log loss"] = float(log_loss(y[known], chances[known], labels=model.classes_))
+        found["log loss"] = float(log_loss(y[known], chances[known], labels=classes))
     return found
 
 
@@ -78,18 +95,16 @@ def _chosen(features: FeatureMap) -> FeatureMap:
 
 
 def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, Any]:
-    """Statistical dimension, spectral epsilon and the mass of each degree, on some rows."""
-    X, series = sample.rows, None
+    """Statistical dimension, spectral epsilon and the mass of each degree, on a sample."""
+    series = None
     if isinstance(features.kernel_, SeriesKernel):
-        try:
-            series = features.kernel_.series(X, MASS_TOLERANCE)
-        except SeriesTooLongError:
-            series = None  # the data reach too far for a series: there are no degrees to speak of
-    masses = np.zeros(0) if series is None else degree_masses(series, X, None)
+        with suppress(SeriesTooLongError):  # the data reach too far for a Taylor series
+            series = features.kernel_.series(sample.rows, MASS_TOLERANCE)
+    masses = np.zeros(0) if series is None else degree_masses(series, sample.rows, None)
     return {
-        "diagnostic rows": X.shape[0],
+        "diagnostic rows": len(sample),
         "statistical dimension": float(sample.statistical_dimension()),
-        "spectral epsilon": float(sample.spectral_epsilon(features.transform(X))),
+        "spectral epsilon": float(sample.spectral_epsilon(features.transform(sample.rows))),
         "degree mass": (masses / max(masses.sum(), 1e-300)).tolist(),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -172,8 +173,8 @@ class TableModel(BaseEstimator):
         constant = _Constant(y[train], self.task_)
         return {
             "test rows": len(test),
-            "scores": scores(trial, X_test, y[test], self.task_),
-            "baseline": scores(constant, X_test, y[test], self.task_),
+            "scores": scores(y[test], *_answers(trial, X_test)),
+            "baseline": scores(y[test], *_answers(constant, X_test)),
             "columns": column_importances(trial, X_test, y[test], encoder, seed),
         }
 
@@ -264,10 +265,68 @@ class TableModel(BaseEstimator):
         return self.model_.predict_proba(self._encoded(data))
 
     def predict_std(self, data: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Predictions and their standard deviations."""
+        """Predict the target of every row, with standard deviations; only for a regression.
+
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+
+        Returns
+        -------
+        predictions, deviations : ndarray of shape (n,)
+        """
         self._require("regression", "standard deviations")
-        X = self._encoded(data)
-        return self.model_.predict(X, return_std=True)  # type: ignore[call-arg, return-value]
+        return self._with_std(self._encoded(data))
+
+    def predict_table(self, data: Any, *, proba: bool = False, std: bool = False) -> Predictions:
+        """Predict all that is asked for in one pass over a table, with scores where it can.
+
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+        proba : bool, default False
+            Add a column of probabilities for every class; only for a classification.
+        std : bool, default False
+            Add a column of standard deviations; only for a regression.
+
+        Returns
+        -------
+        Predictions
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelsieve import TableModel
+        >>> x = np.linspace(0.0, 1.0, 50)
+        >>> model = TableModel("y", n_components=20).fit({"x": x, "y": x**2})
+        >>> list(model.predict_table({"x": [0.5]}, std=True).columns)
+        ['y', 'y std']
+        """
+        if proba:
+            self._require("classification", "probabilities")
+        if std:
+            self._require("regression", "standard deviations")
+        check_is_fitted(self)
+        table = as_table(data)
+        X = self._encoded(table)
+        name, classes, chances = str(self.target), None, None
+        rows, y = self._known_targets(table)
+        if std:
+            predicted, deviations = self._with_std(X)
+            columns = {name: predicted, f"{name} std": deviations}
+        elif self.task_ == "classification" and (proba or len(rows)):
+            predicted, classes, chances = _answers(self.model_, X)
+            columns = {name: predicted}
+        else:
+            predicted = self.model_.predict(X)
+            columns = {name: predicted}
+        if proba and chances is not None and classes is not None:
+            columns |= {f"{name}={label_text(c)}": chances[:, i] for i, c in enumerate(classes)}
+        judged = None
+        if len(rows):
+            known = None if chances is None else chances[rows]
+            judged = scores(y, predicted[rows], classes, known)
+        return Predictions(table.n_rows, columns, judged)
 
     def transform(self, data: Any) -> Any:
         """The features of every row."""
@@ -279,20 +338,19 @@ class TableModel(BaseEstimator):
         names = self.encoder_.get_feature_names_out()
         return self.model_.features_.get_feature_names_out(names)
 
-    def score_table(self, data: Any) -> dict[str, float] | None:
-        """The scores on a table that holds the target; None where it does not."""
-        check_is_fitted(self)
-        table = as_table(data)
-        if self.target not in table.columns:
-            return None
-        values = table.columns[self.target]
-        known = ~is_missing(values)
+    def _known_targets(self, table: Table) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Which rows of a table hold a target that can be compared, and its values."""
+        nothing = np.empty(0, dtype=np.int64)
+        values = table.columns.get(str(self.target))
+        if values is None or (self.task_ == "regression" and values.dtype.kind != "f"):
+            return nothing, nothing
+        rows = np.flatnonzero(~is_missing(values))
         if self.task_ == "classification" and values.dtype.kind != self.classes_.dtype.kind:
             values = values.astype(str)
-        if not known.any() or (self.task_ == "regression" and values.dtype.kind != "f"):
-            return None
-        rows = np.flatnonzero(known)
-        return scores(self.model_, self._encoded(table.take(rows)), values[rows], self.task_)
+        return rows, values[rows]
+
+    def _with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.model_.predict(X, return_std=True)  # type: ignore[call-arg, return-value]
 
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
@@ -309,21 +367,53 @@ class TableModel(BaseEstimator):
         return as_text(self.facts_)
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of a table.
+
+    Attributes
+    ----------
+    n_rows : int
+    columns : dict of str to ndarray of shape (n_rows,)
+        The prediction under the target's name, then "name std" or "name=class" where asked for.
+    scores : dict of str to float, or None
+        Where the table holds the target, how far the predictions are from it.
+    """
+
+    n_rows: int
+    columns: dict[str, NDArray[Any]]
+    scores: dict[str, float] | None
+
+
+def _answers(
+    model: Any, X: Any
+) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+    """Predictions; for a classifier also the classes and their probabilities."""
+    if not hasattr(model, "predict_proba"):
+        return model.predict(X), None, None
+    chances = model.predict_proba(X)
+    return model.classes_[chances.argmax(axis=1)], model.classes_, chances
+
+
+def label_text(label: Any) -> str:
+    """A class as part of a column's name."""
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
 def _in_float_type(X: Any, n_rows: int) -> Any:
     """float32 for models of many rows: half the memory and time."""
     return X.astype(np.float32) if n_rows >= FLOAT32_ROWS else X
 
 
 class _Constant:
-    """The mean, or the most frequent class: what any model must beat."""
+    """The mean, or the shares of the classes: what any model must beat."""
 
     def __init__(self, y: NDArray[Any], task: str) -> None:
-        values, counts = np.unique(y, return_counts=True)
-        self.classes_, self._share = values, counts / counts.sum()
-        self._value = y.mean() if task == "regression" else values[counts.argmax()]
+        if task == "regression":
+            self._mean = y.mean()
+            return
+        self.classes_, counts = np.unique(y, return_counts=True)
+        self.predict_proba = lambda X: np.tile(counts / counts.sum(), (X.shape[0], 1))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        return np.full(X.shape[0], self._value)
-
-    def predict_proba(self, X: Any) -> NDArray[Any]:
-        return np.tile(self._share, (X.shape[0], 1))
+        return np.full(X.shape[0], self._mean)
