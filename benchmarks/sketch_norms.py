@@ -22,7 +22,7 @@ from _common import Array, Report, parser
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.sketches import PolySketch, TensorSketch
-from kernelsieve.sketches._base import power_of_two
+from kernelsieve.sketches.base import power_of_two
 from kernelsieve.sketches.poly_sketch import WIDENING
 
 POWER = 0.5

@@ -145,7 +145,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
         """``_fill``, with a word where a row is too long for its float type."""
-        self.kernel_.check_domain(X)
+        if not isinstance(self.kernel_, BOUNDED):  # those are defined everywhere
+            self.kernel_.check_domain(X)
         with np.errstate(over="ignore", invalid="ignore"):
             self._fill(X, out)
         self._check_finite(out, X)

@@ -18,12 +18,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from kernelsieve._memory import check_matrix, check_square
+from kernelsieve._native.sparse_product import csr_times_csc
+from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Persistent, array, flag, number, optional, scaling, wrong
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.sources.base import Block, Source, as_source
 from kernelsieve.sources.summaries import squared_norms
 
 MAX_DEGREE = 256
+TILE_ROWS = 256
+TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
+FEATURES = "take fewer rows, or a feature map, which never forms this matrix"
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
 STEPS_PER_OCTAVE = 1024
@@ -326,3 +332,67 @@ class SeriesKernel(Kernel):
     def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
         """|x'|^2 of every row."""
         return self._scale**2 * squared_norms(X, mu)
+
+
+def empty_gram(X: Any, Y: Any, dtype: Any) -> NDArray[Any]:
+    """Room for the kernel matrix of the rows of X and Y, where there is any."""
+    n, m, dtype = X.shape[0], Y.shape[0], np.dtype(dtype)
+    what = f"the {n:,} x {m:,} kernel matrix in {dtype}"
+    if n == m:
+        check_square(n, dtype.itemsize, what, f"at most {{fits}} rows would fit; {FEATURES}")
+    else:
+        check_matrix(n, m, dtype, what, f"at most {{fits}} columns would fit; {FEATURES}")
+    return np.empty((n, m), dtype=dtype)
+
+
+def fill_gram(
+    X: Any,
+    Y: Any,
+    of_product: Callable[[NDArray[Any]], None],
+    n_jobs: int | None,
+    mend: Callable[[NDArray[Any], slice, slice], None] | None = None,
+) -> NDArray[Any]:
+    """A function of the inner products <x, y>; ``of_product`` works in place on a tile.
+
+    ``mend`` may correct a tile of products of dense rows before, given its rows and columns.
+    """
+    gram = empty_gram(X, Y, np.result_type(X.dtype, Y.dtype))
+    dense = not (sp.issparse(X) or sp.issparse(Y))
+    products = None if dense else sparse_products(X, Y, gram)
+
+    def fill(rows: slice) -> None:
+        if products is not None:
+            products(rows)
+            of_product(gram[rows])
+            return
+        for start in range(0, Y.shape[0], TILE_COLUMNS):
+            columns = slice(start, start + TILE_COLUMNS)
+            tile = gram[rows, columns]
+            with np.errstate(over="ignore", invalid="ignore"):  # for the caller to look at
+                np.matmul(X[rows], Y[columns].T, out=tile)
+                if mend is not None:
+                    mend(tile, rows, columns)
+                of_product(tile)
+
+    map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
+    return gram
+
+
+def sparse_products(X: Any, Y: Any, out: NDArray[Any]) -> Callable[[slice], None]:
+    """What writes <x, y> for a block of rows into ``out``; X or Y is sparse, or both."""
+    if sp.issparse(X) and sp.issparse(Y):
+        columns = Y.tocsc()
+
+        def write(rows: slice) -> None:
+            indptr = X.indptr[rows.start : rows.stop + 1]
+            csr_times_csc(
+                indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, out[rows]
+            )
+
+    else:
+
+        def write(rows: slice) -> None:
+            left = X[rows].astype(out.dtype, copy=False)  # a product in the type of the result
+            out[rows] = left @ Y.T
+
+    return write

@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_non_negative
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import LARGEST, choice, instance, wrong
 from kernelsieve._validation import check_points
-from kernelsieve.kernels.base import Kernel
-from kernelsieve.kernels.gram import empty_gram
+from kernelsieve.kernels.base import Kernel, empty_gram
 
 BLOCK_ROWS = 256
 DIAGONAL_ROWS = 16

@@ -20,8 +20,8 @@ from kernelsieve._native.product_gram import (
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Rule, Sizes, choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
-from kernelsieve.kernels.base import Kernel
-from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, distances, empty_gram, manhattan
+from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, Kernel, empty_gram
+from kernelsieve.kernels.distance import distances, manhattan
 from kernelsieve.kernels.warps import Warp
 
 FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices

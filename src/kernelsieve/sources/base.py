@@ -179,6 +179,8 @@ class Source(ABC):
         verbose: int = 0,
     ) -> Any:
         """The sum, by ``+=``, of ``function(block)`` over all blocks."""
+        if not verbose:
+            return added(self.map(function, size, n_jobs))
         counted = self.map(lambda block: (len(block), function(block)), size, n_jobs)
         return added(track_rows(counted, self.shape[0], description, verbose))
 
