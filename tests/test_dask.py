@@ -290,7 +290,7 @@ def test_chunks_that_are_not_what_they_say() -> None:
     dX = da.concatenate(
         [da.from_delayed(dask.delayed(piece), (1000, 5), X.dtype) for piece in pieces]
     )
-    with pytest.raises(ValueError, match=r"chunk 1 of 2 .*has 4 columns, others have 5"):
+    with pytest.raises(ValueError, match=r"chunk 1 of 2 .*has 4 columns, but other chunks have 5"):
         on_dask.KernelRidge(on_dask.FourierFeatures(20)).fit(dX, y)
     with pytest.raises(ValueError, match="y has 7 rows and X has 2000"):
         on_dask.KernelRidge(on_dask.FourierFeatures(20)).fit(da.from_array(X), y[:7])

@@ -134,7 +134,7 @@ def test_more_rows_than_a_block_and_fewer_than_features(data):
         ({"alpha": -1}, "alpha=-1 must be finite and > 0: it is added to the kernel's diagonal"),
         ({"alpha": "big"}, "alpha='big' must be a number"),
         ({"block_rows": 0}, "block_rows=0 must be >= 1"),
-        ({"n_jobs": 0}, "n_jobs=0 has no meaning"),
+        ({"n_jobs": 0}, "n_jobs=0 is not a number of threads"),
     ],
 )
 def test_bad_parameters_are_named(data, parameters, message):

@@ -86,7 +86,7 @@ def test_the_message(small: None) -> None:
     with pytest.raises(MemoryError) as error:
         check_matrix(2**20, 1024, np.float64, "this", "at most {fits} columns would fit")
     assert str(error.value) == (
-        "this needs 8.0 GiB, and 1.0 GiB are available: at most 128 columns would fit"
+        "this needs 8.0 GiB, but 1.0 GiB are available: at most 128 columns would fit"
     )
     with pytest.raises(MemoryError, match="at most 8,192 would fit"):
         check_square(2**15, 16, "this", "at most {fits} would fit")
@@ -99,7 +99,7 @@ def test_the_message(small: None) -> None:
 def test_transform(small: None) -> None:
     features = ks.FourierFeatures(20_000, random_state=0).fit(points(d=3))
     words = (
-        r"transform of 10,000,000 rows to 20,000 features in float64 needs 1,490.1 GiB, and "
+        r"transform of 10,000,000 rows to 20,000 features in float64 needs 1,490.1 GiB, but "
         r"1.0 GiB are available: at most 13 features would fit; lower n_components, pass float32"
     )
     with pytest.raises(MemoryError, match=words):

@@ -32,7 +32,7 @@ def test_npy_files(tmp_path: Path) -> None:
     cube, rows = tmp_path / "cube.npy", tmp_path / "rows.npy"
     np.save(cube, np.zeros((2, 2, 2)))
     np.save(rows, points())
-    with pytest.raises(ValueError, match=r"cube\.npy has 3 dimensions: rows and columns are 2"):
+    with pytest.raises(ValueError, match=r"cube\.npy has 3 dimensions: it must be a matrix"):
         NpySource(cube)
     with pytest.raises(ValueError, match=r"y has 19 rows and .*rows\.npy has 20"):
         NpySource(rows, np.zeros(19))
@@ -41,8 +41,8 @@ def test_npy_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("1 0:1.0\n", {"zero_based": False}, "has a column 0: zero_based must be True"),
-        ("1 1:1.0 7:2.0\n", {"n_features": 3}, r"has 7 columns, n_features=3 is less"),
+        ("1 0:1.0\n", {"zero_based": False}, "has a column 0: pass zero_based=True"),
+        ("1 1:1.0 7:2.0\n", {"n_features": 3}, r"has 7 columns, more than n_features=3"),
         ("nan 1:1.0\n", {}, r"block 0 of 1 .*NaN or infinity among its labels"),
         ("1 1:inf\n", {}, r"infinity in its row 0, column"),
         ("", {}, "has no rows"),
@@ -66,11 +66,13 @@ def test_blocks_that_do_not_fit_each_other() -> None:
     pd = pytest.importorskip("pandas")
     frames = [pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [1.0], "a": [2.0]})]
     source = BlockSource(frames)
-    with pytest.raises(ValueError, match=r"columns are \['b', 'a'\], those of others \['a', 'b'\]"):
+    with pytest.raises(
+        ValueError, match=r"columns are \['b', 'a'\], but those of other blocks are \['a', 'b'\]"
+    ):
         list(source.blocks())
     with pytest.raises(ValueError, match=r"block 0 .*1e\+200, whose square exceeds"):
         list(BlockSource([np.full((2, 2), 1e200)]).blocks())
-    with pytest.raises(IndexError, match=r"row 9 of .* is beyond its end"):
+    with pytest.raises(IndexError, match=r"row 9 of .* does not exist"):
         BlockSource([points()[:4]]).take(np.array([1, 9]))
     with pytest.raises(AttributeError, match="colour"):
         _ = BlockSource([points()]).colour
@@ -82,13 +84,13 @@ def test_columns_of_a_source_are_those_of_the_fit() -> None:
     features = ks.FourierFeatures(4, random_state=0).fit(BlockSource([frame]))
     other = BlockSource([frame.rename(columns={"a": "z"})])
     other.shape  # noqa: B018 (the first pass finds the names)
-    with pytest.raises(ValueError, match=r"X has the columns \['z', 'b', 'c'\], fit had"):
+    with pytest.raises(ValueError, match=r"X has the columns \['z', 'b', 'c'\], but fit had"):
         features.transform(other)
 
 
 def test_sparse_rows_are_no_npy_file(tmp_path: Path) -> None:
     source = BlockSource([sp.csr_array(points())])
-    with pytest.raises(ValueError, match="holds dense rows: write the sparse ones from blocks"):
+    with pytest.raises(ValueError, match="holds dense rows, and these are sparse"):
         source.save(tmp_path / "rows.npy")
     assert list(tmp_path.iterdir()) == []
 

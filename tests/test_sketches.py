@@ -694,7 +694,9 @@ def test_wrong_factors(name: str) -> None:
     sketch = DISTRIBUTIONS[name].sample(0)
     X = np.ones((2, D))
     for count in (0, 2, 4):
-        with pytest.raises(ValueError, match=f"{count} factors for a sketch of degree 3"):
+        with pytest.raises(
+            ValueError, match=f"there are {count} factors, but the degree of this sketch is 3"
+        ):
             sketch.apply_product([X] * count)
     with pytest.raises(ValueError, match="different numbers of rows"):
         sketch.apply_product([X, X, X[:1]])

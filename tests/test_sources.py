@@ -213,13 +213,19 @@ def test_a_nan_in_block_17_of_40() -> None:
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        (np.ones((5, 2)), "it has 2 columns, others have 3"),
-        (np.ones((5, 3), dtype=np.float32), "its numbers are float32, those of others float64"),
-        (np.array([["a", "b", "c"]]), "its entries are <U1: they must be numbers"),
+        (np.ones((5, 2)), "it has 2 columns, but other blocks have 3"),
+        (
+            np.ones((5, 3), dtype=np.float32),
+            "its values are float32, but those of other blocks are float64",
+        ),
+        (np.array([["a", "b", "c"]]), "its entries are of type <U1: they must be numbers"),
         (np.ones(3), "it has 1 dimensions"),
-        (sp.csr_array(np.ones((5, 3))), "it is sparse, others are dense"),
-        ((np.ones((5, 3)), np.ones(5)), r"its target is \(n, \*\(\)\), that of others none"),
-        ((np.ones((5, 3)), np.ones(4)), r"its target has the shape \(4,\), X has 5 rows"),
+        (sp.csr_array(np.ones((5, 3))), "it is sparse, but other blocks are dense"),
+        (
+            (np.ones((5, 3)), np.ones(5)),
+            r"its target is \(n, \*\(\)\), but that of other blocks is none",
+        ),
+        ((np.ones((5, 3)), np.ones(4)), r"its target has shape \(4,\), but X has 5 rows"),
         (pd.DataFrame(np.ones((5, 3)), columns=list("xyz")), r"its columns are \['x', 'y', 'z'\]"),
     ],
 )
@@ -236,7 +242,7 @@ def test_a_source_that_changes_between_passes() -> None:
     def blocks() -> Iterator[Array]:
         yield np.ones((next(lengths), 3))
 
-    with pytest.raises(ValueError, match=r"has 9 rows in this pass .*10: every pass"):
+    with pytest.raises(ValueError, match=r"has 9 rows in this pass, but 10 were expected: every pass"):
         FourierFeatures(10).fit(BlockSource(blocks))
 
 
@@ -273,7 +279,7 @@ def test_truncated_files(tmp_path: Path) -> None:
         FourierFeatures(10).fit(ArrowSource(path))
     np.save(tmp_path / "X.npy", np.ones((100, 3)))
     (tmp_path / "X.npy").write_bytes((tmp_path / "X.npy").read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"X\.npy cannot be mapped"):
+    with pytest.raises(ValueError, match=r"X\.npy cannot be memory-mapped"):
         NpySource(tmp_path / "X.npy")
 
 

@@ -1,4 +1,4 @@
-"""Files that appear when they are complete: an old one stays until the new one can replace it."""
+"""Atomic writes: a file appears only when it is complete, and replaces the old one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``path`` at the end.
+    """Open a file for writing that replaces ``path`` at the end.
 
-    An error, Ctrl-C or a killed process on the way leaves ``path`` as it was; the first two also
-    remove what was written so far.
+    After an error, Ctrl-C or a killed process ``path`` is unchanged; the first two also remove what
+    was written so far.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """As `replacing`, for writers that want a name: beside ``path``, with the same suffix."""
+    """Like `replacing`, but yield a path beside ``path``, with the same suffix."""
     target = Path(path)
     part = target.with_name(f".{target.stem}-{secrets.token_hex(4)}.part{target.suffix}")
     try:
@@ -48,6 +48,6 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Replace a file by a text in UTF-8."""
+    """Replace a file by a text, in UTF-8."""
     with replacing(path) as file:
         file.write(text.encode())

@@ -1,4 +1,4 @@
-"""Memory limits: an error that says what would fit, before an allocation that cannot succeed."""
+"""Memory limits: an error says what would fit, before an allocation that cannot succeed."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def available() -> int | None:
-    """Bytes that this process may still take; None where the system does not say."""
+    """Bytes that this process can still allocate; None if the system does not say."""
     known = [size for size in (_free_by_system(), *_free_by_cgroup()) if size is not None]
     return min(known, default=None)
 
 
 def check_memory(n_bytes: float, what: str, way_out: str) -> None:
-    """Refuse what does not fit: ``what`` needs ``n_bytes``."""
+    """Raise MemoryError if ``what``, which needs ``n_bytes``, does not fit."""
     if n_bytes <= UNCHECKED:
         return
     free = available()
     if free is not None and n_bytes > free:
         raise MemoryError(
-            f"{what} needs {n_bytes / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are available: "
+            f"{what} needs {n_bytes / GIB:,.1f} GiB, but {free / GIB:,.1f} GiB are available: "
             f"{way_out}"
         )
 
 
 def check_matrix(n_rows: int, n_columns: int, dtype: Any, what: str, way_out: str) -> None:
-    """Refuse a matrix that does not fit; "{fits}" in ``way_out`` is how many columns would."""
+    """Refuse a matrix that does not fit; "{fits}" in ``way_out`` is the width that would."""
     row_bytes = float(n_rows) * np.dtype(dtype).itemsize
     _check_count(n_columns, row_bytes * n_columns, 1.0 / row_bytes, 1.0, what, way_out)
 
@@ -57,7 +57,7 @@ def _check_count(
 
 
 def _free_by_system() -> int | None:
-    """What the kernel says can be had without swapping; else all of the machine's memory."""
+    """Memory available without swapping; all of the machine's if the system does not say."""
     found = _number(PROC / "meminfo", "MemAvailable:")
     if found is not None:
         return 1024 * found
@@ -68,7 +68,7 @@ def _free_by_system() -> int | None:
 
 
 def _free_by_cgroup() -> Iterator[int | None]:
-    """What the limits of a container leave; files that are cached do not count as used."""
+    """What the limits of a container leave; cached files do not count as used."""
     for folder, limit, used in (
         *((group, "memory.max", "memory.current") for group in _groups()),
         (CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -80,7 +80,7 @@ def _free_by_cgroup() -> Iterator[int | None]:
 
 
 def _groups() -> list[Path]:
-    """The control group of this process and those that it is in."""
+    """The control group of this process and its ancestors."""
     try:
         lines = (PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -95,7 +95,7 @@ def _inside(group: Path) -> bool:
 
 
 def _number(path: Path, name: str = "") -> int | None:
-    """The first number in a file, or that after a name; None where there is none ("max")."""
+    """Return the first number in a file, or the one after a name; None if there is none."""
     try:
         words = path.read_text().split()
     except OSError:

@@ -1,4 +1,7 @@
-"""Threads over blocks of rows; BLAS has one thread inside, so the bits never depend on it."""
+"""Threads over blocks of rows.
+
+Inside, BLAS is limited to one thread, so that results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,20 @@ Result = TypeVar("Result")
 
 
 def row_blocks(n_rows: int, block_rows: int) -> list[slice]:
-    """Fixed blocks of rows: they depend on the data's shape only, not on the number of threads."""
+    """Split rows into blocks that depend on the data's shape only, not on the threads."""
     return [slice(start, min(start + block_rows, n_rows)) for start in range(0, n_rows, block_rows)]
 
 
 def thread_count(n_jobs: int | None) -> int:
-    """The number of threads that ``n_jobs`` asks for: None and -1 mean every core we may use."""
+    """Return the number of threads for ``n_jobs``; None and -1 mean all available cores."""
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
-        raise TypeError(f"n_jobs={n_jobs!r} must be None or an integer: it is a count of threads")
+        raise TypeError(
+            f"n_jobs={n_jobs!r} must be None or an integer: it is the number of threads"
+        )
     if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning: use None for all cores or a count of threads")
+        raise ValueError(
+            "n_jobs=0 is not a number of threads: use None for all cores, or a positive number"
+        )
     available = _available_cores()
     if n_jobs is None:
         return available
@@ -48,7 +55,7 @@ def _available_cores() -> int:
 def ordered_row_blocks(
     function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """``function(rows)`` for every block, in order, with a bounded number under way at once."""
+    """Iterate over ``function(rows)`` for all blocks, in order, a bounded number at a time."""
     blocks = row_blocks(n_rows, block_rows)
     return ordered_map(function, blocks, min(thread_count(n_jobs), max(1, len(blocks))))
 
@@ -56,10 +63,10 @@ def ordered_row_blocks(
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """``function(item)`` in order; items are asked for as they are needed, in the caller."""
+    """Iterate over ``function(item)`` in order; the caller's thread draws items as needed."""
     threads = thread_count(n_jobs)
     with _single_threaded_blas:
-        if threads <= 1 or _worker.busy:  # a worker that waits for workers may wait for ever
+        if threads <= 1 or _worker.busy:  # a worker that waits for workers may deadlock
             yield from map(function, items)
             return
         pool = _pool(threads)
@@ -76,7 +83,7 @@ def ordered_map(
 
 
 def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """``items``, the next of which is already made while the last one is worked on."""
+    """Iterate over ``items``; a thread prepares the next one in the meantime."""
     iterator, nothing = iter(items), object()
     with ThreadPoolExecutor(1, "kernelsieve-reader") as reader:
         following = reader.submit(next, iterator, nothing)
@@ -87,7 +94,7 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For those whose threads somebody else counts, as in a Dask worker: none of our own inside."""
+    """Run without our own thread pool; the caller manages threads, as a Dask worker does."""
     with _single_threaded_blas, _at_work():
         yield
 
@@ -95,7 +102,7 @@ def one_thread() -> Iterator[None]:
 def map_row_blocks(
     function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
 ) -> list[Result]:
-    """The list of ``function(rows)`` over all blocks of rows, in order."""
+    """Return the list of ``function(rows)`` for all blocks of rows, in order."""
     blocks = row_blocks(n_rows, block_rows)
     threads = 1 if _worker.busy else min(thread_count(n_jobs), len(blocks))
     results: dict[int, Result] = {}
@@ -130,7 +137,7 @@ def map_row_blocks(
 
 
 class _Worker(threading.local):
-    """Whether this thread works on a block, and so should not ask for others and wait for them."""
+    """Whether this thread works on a block, and so must not wait for other workers."""
 
     busy = False
 
@@ -153,7 +160,7 @@ def _start_worker() -> None:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that stay: starting one takes as long as a small block."""
+    """A pool of threads that persists: starting one takes as long as a small block."""
     return ThreadPoolExecutor(threads, "kernelsieve", initializer=_start_worker)
 
 
@@ -162,7 +169,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _SingleThreadedBlas:
-    """Holds BLAS to one thread while anybody is inside.
+    """Limits BLAS to one thread while any thread is inside.
 
     The limit is process-wide, so nested and concurrent users share one: the first to enter sets
     it, the last to leave restores it.

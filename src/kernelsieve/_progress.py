@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 
 
 def track(items: Iterable[Item], total: int, description: str, verbose: int) -> Iterator[Item]:
-    """``items``, with a bar on the terminal when ``verbose`` is not 0."""
+    """Iterate over ``items``, with a progress bar if ``verbose`` is not 0."""
     if not verbose:
         yield from items
         return
@@ -21,7 +21,7 @@ def track(items: Iterable[Item], total: int, description: str, verbose: int) -> 
 def track_rows(
     items: Iterable[tuple[int, Item]], total: int, description: str, verbose: int
 ) -> Iterator[Item]:
-    """Items that come with their number of rows, with a bar that counts rows per second."""
+    """Iterate over items given with their numbers of rows; a bar shows rows per second."""
     if not verbose:
         yield from (item for _, item in items)
         return
@@ -41,7 +41,7 @@ def track_rows(
 
 
 def duration(seconds: float) -> str:
-    """A time for people, in at most eight characters.
+    """Format a duration in at most eight characters.
 
     Examples
     --------

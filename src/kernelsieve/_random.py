@@ -17,7 +17,7 @@ from kernelsieve._native.hashing import hash_numbers, rows_below
 
 
 def root_seed(random_state: Any) -> int:
-    """The one integer that all streams of a fit derive from."""
+    """Return the integer from which all streams of a fit derive."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, int | np.integer):
@@ -26,13 +26,13 @@ def root_seed(random_state: Any) -> int:
 
 
 def key_word(key: str | int) -> int:
-    """A 64-bit word for a key, the same in every process (unlike ``hash``)."""
+    """Hash a key to 64 bits, the same in every process (unlike ``hash``)."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def stream(seed: int, *keys: str | int) -> np.random.Generator:
-    """The generator named by ``keys`` under ``seed``.
+    """Return the generator that ``keys`` name under ``seed``.
 
     Examples
     --------
@@ -46,17 +46,18 @@ def stream(seed: int, *keys: str | int) -> np.random.Generator:
 
 
 def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> NDArray[np.int64]:
-    """``size`` rows without replacement: those with the smallest keyed hashes, in rising order.
+    """Draw ``size`` rows without replacement: those with the smallest keyed hashes.
 
-    ``skip`` passes over as many before them (if there are so many), so that two choices under one
-    key have no row in common.
+    The same rows come out however the data is chunked. ``skip`` leaves out the first rows in the
+    order of their hashes, as far as there are enough, so that two draws under one key have no row
+    in common. Row numbers are in ascending order.
     """
     if size >= n_rows:
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
     count = skip + size
     word = np.uint64(key_word(f"{key}/{seed}"))
-    share = (count + 8.0 * np.sqrt(count) + 16.0) / n_rows  # hardly ever too small
+    share = (count + 8.0 * np.sqrt(count) + 16.0) / n_rows  # rarely too small
     while True:
         bound = np.uint64(2**64 - 1) if share >= 1.0 else np.uint64(share * 2.0**64)
         places = min(n_rows, int(1.1 * share * n_rows) + 64)
@@ -70,7 +71,7 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
 
 
 def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
-    """A 64-bit hash of every global row number, independent for each seed and key."""
+    """Hash row numbers to 64 bits, independently for each seed and key."""
     hashes = np.empty(len(rows), dtype=np.uint64)
     hash_numbers(rows, np.uint64(key_word(f"{key}/{seed}")), hashes)
     return hashes

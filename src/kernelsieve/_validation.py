@@ -1,4 +1,4 @@
-"""Checks on what users pass in: an error names the value, the reason and the way out."""
+"""Checks of user input: an error names the value, the reason and the way out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_ENTRY = 1e150
 
 
 def refuse_dates(X: Any, name: str = "X") -> Any:
-    """X as it is, unless it holds dates, which numpy would take for nanoseconds since 1970."""
+    """Return X, and refuse dates, which numpy would convert to nanoseconds since 1970."""
     columns = X.columns if hasattr(X, "columns") and hasattr(X, "dtypes") else None
     types = [getattr(X, "dtype", None)] if columns is None else list(X.dtypes)
     for i, dtype in enumerate(types):
@@ -25,14 +25,14 @@ def refuse_dates(X: Any, name: str = "X") -> Any:
         if getattr(dtype, "kind", None) in ("m", "M") if temporal is None else temporal():
             where = name if columns is None else f"column {str(columns[i])!r} of {name}"
             raise ValueError(
-                f"{where} holds dates or times ({dtype}): turn them into numbers first, such as "
-                "days since the first of them"
+                f"{where} holds dates or times ({dtype}): convert them to numbers first, such as "
+                "days since a fixed date"
             )
     return X
 
 
 def check_points(X: Any, name: str = "X") -> Any:
-    """X as finite float32 or float64 rows: a C array, or a canonical CSR matrix or array."""
+    """Convert X to finite float32 or float64 rows: a C-ordered array or canonical CSR."""
     refuse_dates(X, name)
     with np.errstate(invalid="ignore"):  # in a sum of huge numbers of both signs
         X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
@@ -40,9 +40,9 @@ def check_points(X: Any, name: str = "X") -> Any:
 
 
 def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
-    """What scikit-learn makes of X, and of ``y`` among the options, for an estimator of ours.
+    """Validate X, and ``y`` among the options, by scikit-learn for an estimator.
 
-    Rows that an estimator is fitted to must have squares: with ``reset`` larger ones are refused.
+    With ``reset``, entries are refused whose squares overflow.
     """
     refuse_dates(X)
     with np.errstate(invalid="ignore"):
@@ -57,7 +57,7 @@ def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
 
 
 def check_range(X: Any) -> None:
-    """Refuse entries whose squares overflow; those of float32 are taken in float64."""
+    """Refuse entries whose squares overflow; float32 is squared in float64."""
     values = X.data if sp.issparse(X) else X
     if values.dtype != np.float64 or values.size == 0:
         return
@@ -70,7 +70,7 @@ def check_range(X: Any) -> None:
 
 
 def canonical_rows(X: Any) -> Any:
-    """CSR with sorted, unique indices, without touching the caller's arrays; dense X as it is."""
+    """Make CSR indices sorted and unique, in a copy if need be; dense X is returned as it is."""
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -78,13 +78,13 @@ def canonical_rows(X: Any) -> Any:
 
 
 def sparse_output(Z: Any) -> Any:
-    """CSR as scikit-learn's ``sparse_interface`` asks: a matrix or an array."""
+    """Convert to a CSR matrix or array, as scikit-learn's ``sparse_interface`` asks."""
     interface = get_config().get("sparse_interface", "spmatrix")  # since scikit-learn 1.9
     return sp.csr_array(Z) if interface == "sparray" else sp.csr_matrix(Z)
 
 
 def check_positive(value: Any, name: str, why: str) -> float:
-    """A finite number > 0."""
+    """Return a finite number > 0."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r} must be a number: {why}")
     number = float(value)
@@ -94,7 +94,7 @@ def check_positive(value: Any, name: str, why: str) -> float:
 
 
 def check_count(value: Any, name: str, why: str) -> int:
-    """An integer >= 1."""
+    """Return an integer >= 1."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r} must be an integer: {why}")
     if value < 1:

@@ -1,4 +1,4 @@
-"""The one place where numba's options are chosen."""
+"""Numba's options, chosen in one place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ reduction = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", 
 
 
 class CompilationNotice(event.Listener):
-    """Says once in a process that our loops are being compiled, which takes seconds.
+    """Logs once per process that our loops are being compiled, which takes seconds.
 
-    A warning of the logger "kernelsieve": on the screen unless the program has its own logging.
+    It is a warning of the logger "kernelsieve", shown unless the program configures logging.
     """
 
     said = False

@@ -1,4 +1,7 @@
-"""One-dimensional Gaussian bases: exact values, and look-up in tables of them (DESIGN 4.10)."""
+"""One-dimensional Gaussian bases: exact values, and look-up in tables of them.
+
+See "Adapted bases" in docs/why-the-engine.md.
+"""
 
 from __future__ import annotations
 

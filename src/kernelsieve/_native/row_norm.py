@@ -1,4 +1,6 @@
-"""Draws from the row-norm distribution: a row, a degree, then coordinates one by one (DESIGN 4.2).
+"""Draws from the row-norm distribution: a row, a degree, then coordinates one by one.
+
+See "Row norm without a sketch" in docs/why-the-engine.md.
 
 A drawn multiset is written as atoms, (coordinate, order) pairs sorted by coordinate, with an
 order-free hash of it.

@@ -1,4 +1,6 @@
-"""Evaluation of products along a prefix tree: each node is its parent times one atom (DESIGN 4.9).
+"""Evaluation of products along a prefix tree: each node is its parent times one atom.
+
+See "Evaluation" in docs/why-the-engine.md.
 
 Nodes stand in depth-first order, and so do the output columns, so a stack of the current path is
 all that is alive: it stays in the first-level cache.

@@ -1,4 +1,4 @@
-"""The kernel family: exact Gram matrices, and the Taylor series that the samplers work on.
+"""Kernels: exact Gram matrices, and the Taylor series that feature maps sample from.
 
 Examples
 --------

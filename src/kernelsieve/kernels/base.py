@@ -29,7 +29,7 @@ from kernelsieve.sources.summaries import squared_norms
 MAX_DEGREE = 256
 TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
-FEATURES = "take fewer rows, or a feature map, which never forms this matrix"
+FEATURES = "use fewer rows, or a feature map, which never forms this matrix"
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
 STEPS_PER_OCTAVE = 1024
@@ -38,20 +38,20 @@ MAX_PIECES = 64  # summaries of blocks that wait before they are sorted into one
 
 @dataclass(frozen=True)
 class Series(Persistent):
-    """A kernel's Taylor series, truncated for a given data set.
+    """The Taylor series of a kernel, truncated for a given data set.
 
     Attributes
     ----------
     scale : float
         x' = scale * (x - center).
     center : ndarray of shape (n_features,) or None
-        The point subtracted from the rows; None for sparse data and dot-product kernels.
+        Point that is subtracted from the rows; None for sparse data and dot-product kernels.
     damped : bool
         Whether c(x) = exp(-|x'|^2 / 2) (the Gaussian kernel); otherwise c(x) = 1.
     log_coefficients : ndarray of shape (degree + 1,)
         log a_w, -inf where a_w = 0.
     tail : float
-        What was cut off: sum over the rows of c(x)^2 sum_{w > degree} a_w |x'|^(2w).
+        Trace that was cut off: the sum over the rows of c(x)^2 sum_{w > degree} a_w |x'|^(2w).
     """
 
     scale: float
@@ -78,7 +78,7 @@ class Series(Persistent):
         return len(self.log_coefficients) - 1
 
     def points(self, X: Any) -> Any:
-        """The scaled and centred points x', in the float type of X."""
+        """Return the scaled and centred points x', in the float type of X."""
         X = check_points(X)
         if self.center is not None:
             if sp.issparse(X):
@@ -118,21 +118,21 @@ class Series(Persistent):
 
 
 class SeriesTooLongError(ValueError):
-    """The data reaches too far for a Taylor series of the largest degree allowed."""
+    """The data reaches too far from the centre for a Taylor series of the largest degree."""
 
 
 @dataclass
 class Radii:
-    """How many rows reach how far: squared radii, rounded up, with counts. Adds up over blocks.
+    """A histogram of squared radii, rounded up, which adds up over blocks.
 
     Attributes
     ----------
     steps : list of ndarray
         Logarithms of squared radii above 0, in units of 1 / STEPS_PER_OCTAVE.
     counts : list of ndarray
-        How many rows have each.
+        Number of rows with each of them.
     largest : float
-        The largest squared radius, as it is.
+        The largest squared radius, not rounded.
     row : int
         The number of that row.
     """
@@ -144,7 +144,7 @@ class Radii:
 
     @classmethod
     def of_rows(cls, squared_radius: NDArray[np.float64], start: int = 0) -> Radii:
-        """Those of rows that begin with number ``start``."""
+        """Summarise rows that are numbered from ``start``."""
         row = int(np.argmax(squared_radius))
         positive = squared_radius[squared_radius > 0]
         steps, counts = np.unique(np.ceil(STEPS_PER_OCTAVE * np.log2(positive)), return_counts=True)
@@ -167,7 +167,7 @@ class Radii:
         return steps, counts
 
     def counted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Squared radii, and how many rows have each."""
+        """Return squared radii, and the number of rows with each."""
         steps, counts = self._together()
         return np.minimum(np.exp2(steps / STEPS_PER_OCTAVE), self.largest), counts
 
@@ -203,20 +203,23 @@ def truncation_degree(
 
 
 class Kernel(Persistent, ABC):
-    """A positive definite function of two points; calling it gives the exact Gram matrix."""
+    """A positive definite function of two points; calling it returns the exact Gram matrix."""
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """Exact Gram matrix k(x, y) for the rows of X and Y.
+        """Compute the exact Gram matrix k(x, y) for the rows of X and Y.
 
         Parameters
         ----------
         X : {array-like, CSR} of shape (n, d)
-        Y : {array-like, CSR} of shape (m, d), default X
-        n_jobs : int, default all cores
+        Y : {array-like, CSR} of shape (m, d), optional
+            None takes the rows of X.
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
 
         Returns
         -------
-        ndarray of shape (n, m), float32 if both X and Y are, else float64
+        K : ndarray of shape (n, m)
+            float32 if both X and Y are, else float64.
         """
         X = check_points(X)
         if Y is not None:
@@ -226,7 +229,7 @@ class Kernel(Persistent, ABC):
         return self._gram(X, X if Y is None else Y, Y is None, n_jobs)
 
     def between(self, X: Any, Y: Any, n_jobs: int | None = None) -> NDArray[Any]:
-        """Exact Gram matrix of rows that are known to be valid; X itself may stand for Y."""
+        """Compute the exact Gram matrix of valid rows; pass X itself as Y if they are the same."""
         return self._gram(X, Y, Y is X, n_jobs)
 
     @abstractmethod
@@ -234,7 +237,16 @@ class Kernel(Persistent, ABC):
 
     @abstractmethod
     def diag(self, X: Any) -> NDArray[Any]:
-        """k(x, x) for every row of X, without the Gram matrix."""
+        """Compute k(x, x) for every row of X, without the Gram matrix.
+
+        Parameters
+        ----------
+        X : {array-like, CSR} of shape (n, d)
+
+        Returns
+        -------
+        values : ndarray of shape (n,), in the float type of X
+        """
 
     def check_domain(self, X: Any, start: int = 0) -> None:
         """Refuse valid rows, numbered from ``start``, on which the kernel is not defined.
@@ -265,7 +277,7 @@ class SeriesKernel(Kernel):
 
     @property
     def _last_degree(self) -> int | None:
-        """The degree of a polynomial kernel; None where the series goes on for ever."""
+        """Degree of a polynomial kernel; None for infinite series."""
         return None
 
     @abstractmethod
@@ -277,19 +289,23 @@ class SeriesKernel(Kernel):
     def series(
         self, X: Any, tol: float = 1e-6, *, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
-        """The Taylor series of this kernel, truncated for the rows of X.
+        """Truncate the Taylor series of this kernel for the rows of X.
 
         Parameters
         ----------
         X : {array-like, CSR} of shape (n, d)
-        tol : float
-            What the truncation may cost: the trace of the part of K that is cut off, hence also
-            any entry and the operator norm of K - K_q.
-        center : "auto", True or False
-            Whether to subtract the column means, which the Gaussian kernel does not notice but its
-            series does. "auto" does so for the Gaussian on dense data.
-        max_degree : int
+        tol : float, default 1e-6
+            Bound on the trace of the part of K that is cut off, which also bounds every entry and
+            the operator norm of K - K_q.
+        center : "auto", True or False, default "auto"
+            Whether to subtract the column means. The Gaussian kernel is invariant to that, but its
+            series is not. "auto" centres dense data for the Gaussian kernel.
+        max_degree : int, default 256
             The largest degree allowed.
+
+        Returns
+        -------
+        series : Series
 
         Examples
         --------
@@ -326,7 +342,10 @@ class SeriesKernel(Kernel):
 
     def _mean_point(self, X: Source, center: Any) -> NDArray[Any] | None:
         if center is True:
-            raise ValueError(f"{self!r} depends on the origin: only the Gaussian can be centred")
+            raise ValueError(
+                f"center=True is not possible for {self!r}, which depends on the origin: only the "
+                "Gaussian can be centred"
+            )
         return None
 
     def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
@@ -335,7 +354,7 @@ class SeriesKernel(Kernel):
 
 
 def empty_gram(X: Any, Y: Any, dtype: Any) -> NDArray[Any]:
-    """Room for the kernel matrix of the rows of X and Y, where there is any."""
+    """Allocate the kernel matrix of the rows of X and Y, if it fits in memory."""
     n, m, dtype = X.shape[0], Y.shape[0], np.dtype(dtype)
     what = f"the {n:,} x {m:,} kernel matrix in {dtype}"
     if n == m:
@@ -352,9 +371,10 @@ def fill_gram(
     n_jobs: int | None,
     mend: Callable[[NDArray[Any], slice, slice], None] | None = None,
 ) -> NDArray[Any]:
-    """A function of the inner products <x, y>; ``of_product`` works in place on a tile.
+    """Compute a function of the inner products <x, y>, tile by tile while they are in cache.
 
-    ``mend`` may correct a tile of products of dense rows before, given its rows and columns.
+    ``of_product`` works on a tile in place. ``mend`` may correct a tile of products of dense rows
+    before that, given its rows and columns.
     """
     gram = empty_gram(X, Y, np.result_type(X.dtype, Y.dtype))
     dense = not (sp.issparse(X) or sp.issparse(Y))
@@ -379,7 +399,7 @@ def fill_gram(
 
 
 def sparse_products(X: Any, Y: Any, out: NDArray[Any]) -> Callable[[slice], None]:
-    """What writes <x, y> for a block of rows into ``out``; X or Y is sparse, or both."""
+    """Return what writes <x, y> for a block of rows into ``out``; X or Y, or both, are sparse."""
     if sp.issparse(X) and sp.issparse(Y):
         columns = Y.tocsc()
 

@@ -36,7 +36,13 @@ PAIRS = 4096  # whose differences are taken at once
 
 @dataclass(frozen=True)
 class Gaussian(SeriesKernel):
-    """k(x, y) = exp(-gamma ‖x - y‖^2); the paper's kernel is gamma = 1/2."""
+    """k(x, y) = exp(-gamma ‖x - y‖^2); the paper's kernel has gamma = 1/2.
+
+    Parameters
+    ----------
+    gamma : float, default 1.0
+        Inverse squared length scale.
+    """
 
     gamma: float = 1.0
 
@@ -66,7 +72,9 @@ class Gaussian(SeriesKernel):
     def _mean_point(self, X: Source, center: Any) -> NDArray[Any] | None:
         if X.sparse:
             if center is True:
-                raise ValueError("center=True would fill a sparse X: densify it or use 'auto'")
+                raise ValueError(
+                    "center=True would make a sparse X dense: pass a dense X, or center='auto'"
+                )
             return None
         return None if center is False else column_means(X)
 
@@ -80,7 +88,13 @@ class Gaussian(SeriesKernel):
 
 @dataclass(frozen=True)
 class Laplacian(Kernel):
-    """k(x, y) = exp(-gamma ‖x - y‖_1). Exact only: it has no Taylor series in <x, y>."""
+    """k(x, y) = exp(-gamma ‖x - y‖_1), which has no Taylor series in <x, y>.
+
+    Parameters
+    ----------
+    gamma : float, default 1.0
+        Inverse length scale.
+    """
 
     gamma: float = 1.0
 
@@ -99,7 +113,15 @@ class Laplacian(Kernel):
 
 @dataclass(frozen=True)
 class Matern(Kernel):
-    """The Matern kernel of smoothness ``nu`` at distance ‖x - y‖ / length_scale. Exact only."""
+    """The Matern kernel of ‖x - y‖, which has no Taylor series in <x, y>.
+
+    Parameters
+    ----------
+    length_scale : float, default 1.0
+        Distances are divided by it.
+    nu : float, default 1.5
+        Smoothness; 0.5, 1.5 and 2.5 are the quickest.
+    """
 
     length_scale: float = 1.0
     nu: float = 1.5
@@ -151,9 +173,9 @@ def distances(
     n_jobs: int | None,
     negligible: float = NEGLIGIBLE,
 ) -> NDArray[Any]:
-    """``function(factor |x - y|^2, out=...)`` for a factor < 0.
+    """Compute ``function(factor |x - y|^2, out=...)`` for a factor < 0.
 
-    ``negligible`` is where the function has come down to 0 for all that matters.
+    Below ``negligible`` the function is as good as 0.
     """
     dtype = np.result_type(X.dtype, Y.dtype)
     if sp.issparse(X) or sp.issparse(Y):
@@ -182,7 +204,7 @@ def distances(
 
 
 class _Mended:
-    """Distances between far points that are close to each other, from their differences."""
+    """Recompute small distances between points far from the origin, from their differences."""
 
     def __init__(
         self,
@@ -207,7 +229,7 @@ class _Mended:
 
 
 def _squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
-    """|x - y|^2 for pairs of rows that stand beside each other, from their differences."""
+    """Compute |x - y|^2 for corresponding rows of X and Y, from their differences."""
     if sp.issparse(X) != sp.issparse(Y):
         X, Y = sp.csr_array(X), sp.csr_array(Y)
     differences = X.astype(np.float64) - Y
@@ -219,7 +241,7 @@ def _squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
 def _augmented(
     X: NDArray[Any], norms: NDArray[np.float64], factor: float, dtype: Any, left: bool
 ) -> NDArray[Any]:
-    """Two more columns, so that one product gives factor |x - y|^2 = 2 |factor| <x,y> - ... ."""
+    """Append two columns, so that one product gives factor |x - y|^2 = 2 |factor| <x, y> - ..."""
     augmented = np.empty((X.shape[0], X.shape[1] + 2), dtype=dtype)
     with np.errstate(over="ignore"):
         np.multiply(X, np.sqrt(-2.0 * factor), out=augmented[:, :-2], casting="same_kind")
@@ -236,7 +258,7 @@ def _sparse_distances(
     n_jobs: int | None,
     negligible: float,
 ) -> NDArray[np.float64]:
-    """``distances`` where X or Y is sparse: the origin stays, for moving it would fill the rows."""
+    """``distances`` for sparse X or Y; moving the origin would make them dense."""
     left_norms, right_norms = -factor * squared_norms(X), -factor * squared_norms(Y)
     mend = None
     if max(left_norms.max(initial=0.0), right_norms.max(initial=0.0)) > FAR:
@@ -260,7 +282,7 @@ def _sparse_distances(
 
 
 def manhattan(X: Any, Y: Any, factor: float, n_jobs: int | None) -> NDArray[Any]:
-    """exp(factor |x - y|_1)."""
+    """Compute exp(factor |x - y|_1)."""
     from sklearn.metrics.pairwise import manhattan_distances
 
     dtype = np.result_type(X.dtype, Y.dtype)
@@ -276,7 +298,7 @@ def manhattan(X: Any, Y: Any, factor: float, n_jobs: int | None) -> NDArray[Any]
 
 
 def _short_indices(X: Any) -> sp.csr_array:
-    """CSR with 32-bit indices, which scikit-learn's compiled distances ask for."""
+    """Convert to CSR with 32-bit indices, which scikit-learn's compiled distances need."""
     X = sp.csr_array(X)
     indices, indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return sp.csr_array((X.data, indices, indptr), shape=X.shape)

@@ -67,7 +67,16 @@ class _DotProductKernel(SeriesKernel):
 
 @dataclass(frozen=True)
 class Polynomial(_DotProductKernel):
-    """k(x, y) = (gamma <x, y> + coef0)^degree; homogeneous when coef0 = 0."""
+    """k(x, y) = (gamma <x, y> + coef0)^degree; homogeneous if coef0 = 0.
+
+    Parameters
+    ----------
+    degree : int, default 3
+    gamma : float, default 1.0
+        Factor of the inner product.
+    coef0 : float, default 1.0
+        Constant >= 0.
+    """
 
     degree: int = 3
     gamma: float = 1.0
@@ -84,7 +93,8 @@ class Polynomial(_DotProductKernel):
         check_positive(self.gamma, "gamma", "it scales the inner product")
         if not (math.isfinite(self.coef0) and self.coef0 >= 0):
             raise ValueError(
-                f"coef0={self.coef0!r} must be >= 0: otherwise the kernel is not positive definite"
+                f"coef0={self.coef0!r} must be finite and >= 0: otherwise the kernel is not "
+                "positive definite"
             )
 
     def _of_product(self, product: NDArray[Any]) -> None:
@@ -115,7 +125,13 @@ class Polynomial(_DotProductKernel):
 
 @dataclass(frozen=True)
 class Exponential(_DotProductKernel):
-    """k(x, y) = exp(gamma <x, y>)."""
+    """k(x, y) = exp(gamma <x, y>).
+
+    Parameters
+    ----------
+    gamma : float, default 1.0
+        Factor of the inner product.
+    """
 
     gamma: float = 1.0
 
@@ -142,7 +158,13 @@ class Exponential(_DotProductKernel):
 
 @dataclass(frozen=True)
 class InversePolynomial(_DotProductKernel):
-    """k(x, y) = 1 / (shift - <x, y>), for points with ‖x‖^2 < shift (the paper's example)."""
+    """k(x, y) = 1 / (shift - <x, y>), for points with ‖x‖^2 < shift (the paper's example).
+
+    Parameters
+    ----------
+    shift : float, default 2.0
+        Rows with ‖x‖^2 >= shift are refused, by the kernel and by feature maps.
+    """
 
     shift: float = 2.0
 
@@ -180,6 +202,11 @@ class InversePolynomial(_DotProductKernel):
 @dataclass(frozen=True)
 class DotProduct(_DotProductKernel):
     """k(x, y) = sum_w coefficients[w] <x, y>^w.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        Coefficients >= 0 of the powers 0, 1, ..., at least one of them positive.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Kernels that scikit-learn or the user computes, pair by pair of rows."""
+"""Kernels that scikit-learn or the user evaluates for pairs of rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STORED_PARAMETERS = {
 class Pairwise(Kernel):
     """A kernel of ``sklearn.metrics.pairwise``, or a function of two rows.
 
-    Exact only: it has no Taylor series. ``NystromFeatures`` takes any of them.
+    It has no Taylor series; ``NystromFeatures`` accepts any of them.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class Pairwise(Kernel):
             return
         if self.metric in INDEFINITE:
             raise ValueError(
-                f"kernel={self.metric!r} is not positive semi-definite, so that no features can "
-                f"stand for it: {INDEFINITE[self.metric]}"
+                f"kernel={self.metric!r} is not positive semi-definite, so no features can "
+                f"represent it: {INDEFINITE[self.metric]}"
             )
         if self.metric not in PAIRWISE_KERNEL_FUNCTIONS:
             known = sorted(set(PAIRWISE_KERNEL_FUNCTIONS) - set(INDEFINITE))
@@ -132,8 +132,8 @@ def _is_number(value: Any, or_none: bool) -> bool:
 
 
 def _for_chi2(X: Any) -> Any:
-    """Rows as scikit-learn's compiled loop wants them: without negative values, and writeable."""
+    """Check that rows are dense and non-negative, and make them writeable for scikit-learn."""
     if sp.issparse(X):
-        raise ValueError("the chi2 kernel takes no sparse rows: pass X.toarray()")
+        raise ValueError("the chi2 kernel does not take sparse rows: pass X.toarray()")
     check_non_negative(X, "the chi2 kernel")
     return np.require(X, requirements="W")

@@ -1,4 +1,4 @@
-"""From names and scikit-learn parameters to kernel objects."""
+"""Convert names and scikit-learn parameters to kernel objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = {
 def resolve_kernel(
     kernel: Any, X: Any, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0
 ) -> Kernel:
-    """The kernel object that a user's ``kernel``, ``gamma``, ``degree`` and ``coef0`` mean.
+    """Return the kernel object for a user's ``kernel``, ``gamma``, ``degree`` and ``coef0``.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def resolve_kernel(
         "inverse_polynomial", "linear", "laplacian", "matern", "cosine", "chi2", or a function of
         two rows; or "rbf" and "matern" as objects of ``sklearn.gaussian_process.kernels``.
     X : {array-like, CSR} of shape (n, d), or Source
-        The data, which gamma="scale" looks at.
+        The data, which gamma="scale" depends on.
     gamma : "scale", "auto" or float
         "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn; for "chi2", whose
         distance is not a squared length, "scale" is scikit-learn's 1.
@@ -64,7 +64,7 @@ def resolve_kernel(
             raise ValueError(f"gamma={gamma!r} is given beside {kernel!r}: set it in the kernel")
         return kernel if isinstance(kernel, Kernel) else Pairwise(kernel)
     if isinstance(kernel, str) and kernel in INDEFINITE:
-        return Pairwise(kernel)  # which says why not
+        return Pairwise(kernel)  # raises, and says why
     if not isinstance(kernel, str) or kernel not in NAMES:
         raise ValueError(
             f"kernel={kernel!r} is unknown: use one of {', '.join(sorted(NAMES))}, an object of "

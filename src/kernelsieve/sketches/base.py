@@ -1,4 +1,4 @@
-"""What sketches share: a distribution is sampled into an operator, which is applied to rows."""
+"""Base classes of sketches: sampling a distribution gives an operator on rows."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ FEWEST_ROWS = 16  # in a block, however wide
 
 
 class Sketch(ABC):
-    """A sampled sketch: a linear map that was drawn, of a row or of its tensor power.
+    """A sampled sketch: a random linear map of a row or of its tensor power.
 
     Attributes
     ----------
     n_features : int
-        Columns of the rows that it takes.
+        Number of input columns.
     size : int
-        Columns of what it gives.
+        Number of output columns.
     """
 
     n_features: int
     size: int
 
     def apply(self, X: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """The sketch of every row of X.
+        """Sketch every row of X.
 
         Parameters
         ----------
         X : {array-like, CSR} of shape (n, n_features)
-        n_jobs : int, default all cores
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
 
         Returns
         -------
-        ndarray of shape (n, size), in the float type of X
+        sketches : ndarray of shape (n, size), in the float type of X
         """
         X = self._checked(X)
         out = np.empty((X.shape[0], self.size), dtype=X.dtype)
@@ -56,20 +57,20 @@ class Sketch(ABC):
         """Write the sketch of the valid rows X into ``out``, in this thread."""
 
     def block_rows(self, dtype: Any) -> int:
-        """Rows at a time that stay in the cache."""
+        """Number of rows in a block that stays in the cache."""
         row_bytes = max(self.widest, 1) * np.dtype(dtype).itemsize
         return int(np.clip(BLOCK_BYTES // row_bytes, FEWEST_ROWS, 1024))
 
     @property
     def widest(self) -> int:
-        """Entries that one row needs while it is sketched."""
+        """Number of entries that one row needs while it is sketched."""
         return self.size
 
     def _checked(self, X: Any) -> Any:
         X = check_points(X)
         if X.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {X.shape[1]} columns, and this sketch was sampled for {self.n_features}"
+                f"X has {X.shape[1]} columns, but this sketch was sampled for {self.n_features}"
             )
         return X
 
@@ -80,10 +81,23 @@ class TensorPowerSketch(Sketch):
     degree: int
 
     def apply_product(self, factors: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """The sketch of the tensor products of corresponding rows of ``degree`` matrices."""
+        """Sketch the tensor products of corresponding rows of several matrices.
+
+        Parameters
+        ----------
+        factors : list of ``degree`` {array-like, CSR} of shape (n, n_features)
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
+
+        Returns
+        -------
+        sketches : ndarray of shape (n, size)
+        """
         factors = [self._checked(X) for X in factors]
         if len(factors) != self.degree:
-            raise ValueError(f"{len(factors)} factors for a sketch of degree {self.degree}")
+            raise ValueError(
+                f"there are {len(factors)} factors, but the degree of this sketch is {self.degree}"
+            )
         n = factors[0].shape[0]
         if any(X.shape[0] != n for X in factors):
             raise ValueError("the factors have different numbers of rows")
@@ -106,5 +120,5 @@ class TensorPowerSketch(Sketch):
 
 
 def power_of_two(size: int) -> int:
-    """The smallest power of two that is not below ``size``."""
+    """Return the smallest power of two that is at least ``size``."""
     return 1 << max(0, int(size - 1).bit_length())

@@ -1,4 +1,4 @@
-"""Rows in Parquet and Arrow files, by pyarrow."""
+"""Rows in Parquet and Arrow files, read by pyarrow."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ArrowSource(StreamSource):
     path : str, path or list of such
         A file, a folder of files, or several files.
     target : str or list of str, optional
-        The column (or columns) to be learned.
+        Target column or columns.
     columns : list of str, optional
-        Those that make X; None takes all but the target.
+        Columns of X; None takes all columns but the target.
     format : str, default "parquet"
         "parquet" or "feather".
 
@@ -70,7 +70,9 @@ class ArrowSource(StreamSource):
         self._names = self._names if columns is None else list(columns)
         for name in [*self._names, *self._targets]:
             if name not in known:
-                raise ValueError(f"column {name!r} is not in {self.where}: it has {known}")
+                raise ValueError(
+                    f"column {name!r} is not in {self.where}, whose columns are {known}"
+                )
         super().__init__(n_rows, len(self._names))
         self._one = isinstance(target, str)
         self._type = _common_type([dataset.schema.field(name).type for name in self._names])
@@ -84,7 +86,7 @@ class ArrowSource(StreamSource):
             there = piece.physical_schema.names
             for name in wanted:
                 if name not in there:
-                    raise ValueError(f"it has no column {name!r}, but {there}")
+                    raise ValueError(f"it has no column {name!r}; its columns are {there}")
             for table in _tables(piece, wanted):
                 yield self._rows(table), self._values(table)
 
@@ -102,12 +104,12 @@ class ArrowSource(StreamSource):
 
 
 def _pieces(file: Any) -> list[Any]:
-    """Row groups of a Parquet file; other files are one piece."""
+    """Split a Parquet file into row groups; other files are one piece."""
     return file.split_by_row_group() if hasattr(file, "split_by_row_group") else [file]
 
 
 def _tables(piece: Any, columns: list[str]) -> Iterator[Any]:
-    """A row group as it is; another file in batches, a few in memory at a time."""
+    """Read a row group whole, and other files in batches, a few in memory at a time."""
     import pyarrow as pa
 
     if hasattr(piece, "row_groups"):
@@ -120,7 +122,7 @@ def _tables(piece: Any, columns: list[str]) -> Iterator[Any]:
 
 
 def _common_type(types: list[Any]) -> np.dtype[Any]:
-    """float32 where all columns are, else float64."""
+    """float32 if all columns are, else float64."""
     single = all(str(kind) in ("float", "halffloat") for kind in types)
     return np.dtype(np.float32 if single else np.float64)
 

@@ -1,7 +1,7 @@
-"""Rows that come in blocks: one way for data in memory, in files and on other machines.
+"""Rows that come in blocks: one interface for data in memory, in files and on other machines.
 
-Everything that is fitted looks at its rows through a ``Source``: in passes that add up small
-summaries of blocks (``reduce``), and by taking some rows by their numbers (``take``).
+Every fit reads its rows through a ``Source``: in passes that add up small summaries of blocks
+(``reduce``), and by taking some rows by their numbers (``take``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernelsieve._progress import track_rows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-BLOCK_ROWS = 4096  # rows that a summary is made of at once
+BLOCK_ROWS = 4096  # rows in the block that one summary covers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Block:
     y : ndarray of shape (n,) or (n, n_outputs), or None
     weights : ndarray of shape (n,) or None
     start : int
-        The number of the first of them among all rows.
+        The number of the first row of the block among all rows.
     """
 
     X: Any
@@ -50,16 +50,16 @@ class Block:
 
     @property
     def rows(self) -> slice:
-        """Their place among all rows."""
+        """The place of the block among all rows."""
         return slice(self.start, self.start + len(self))
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The rows of the block, in words for messages."""
         return f"rows {self.start} to {self.start + len(self) - 1}"
 
     def part(self, start: int, stop: int) -> Block:
-        """Some of them, without a copy."""
+        """Rows from ``start`` to ``stop`` of this block, without a copy."""
         return Block(
             rows_between(self.X, start, stop),
             None if self.y is None else self.y[start:stop],
@@ -68,7 +68,7 @@ class Block:
         )
 
     def take(self, rows: NDArray[np.int64]) -> Block:
-        """Rows by their numbers in this block."""
+        """Rows by their numbers within this block."""
         return Block(
             self.X[rows],
             None if self.y is None else self.y[rows],
@@ -77,7 +77,7 @@ class Block:
 
 
 def joined(blocks: list[Block]) -> Block:
-    """One block of several that follow each other."""
+    """Join consecutive blocks into one."""
     first = blocks[0]
     if len(blocks) == 1:
         return first
@@ -91,7 +91,7 @@ def joined(blocks: list[Block]) -> Block:
 
 
 def rows_between(X: Any, start: int, stop: int) -> Any:
-    """Consecutive rows as a view: a slice of CSR rows would be copied."""
+    """Return consecutive rows as a view; scipy would copy a slice of CSR rows."""
     if not sp.issparse(X):
         return X[start:stop]
     first, last = X.indptr[start], X.indptr[stop]
@@ -102,19 +102,20 @@ def rows_between(X: Any, start: int, stop: int) -> Any:
 
 
 class Source(ABC):
-    """Rows of a table that need not be in memory, with their target where there is one.
+    """Rows of a table that need not be in memory, with their target if there is one.
 
     Attributes
     ----------
     shape : tuple of int
+        Number of rows and columns.
     dtype : numpy.dtype
-        float32 or float64.
+        Float type of the rows: float32 or float64.
     sparse : bool
         Whether blocks are CSR.
     names : list of str or None
-        Of the columns.
+        Column names; None if the columns have none.
     target_shape : tuple of int or None
-        () for one number or label a row, (n_outputs,) for several; None where there is no target.
+        () for one number or label per row, (n_outputs,) for several; None without a target.
     """
 
     dtype: np.dtype[Any]
@@ -128,37 +129,37 @@ class Source(ABC):
 
     @property
     def resident(self) -> bool:
-        """Whether all rows are in memory anyway."""
+        """Whether all rows are in memory already."""
         return False
 
     @property
     def size(self) -> int:
-        """Rows times columns."""
+        """Number of rows times number of columns."""
         return self.shape[0] * self.shape[1]
 
     @property
     def rows_cache(self) -> dict[str, Any]:
-        """What is known of the rows, for those who need it again."""
+        """Summaries of the rows, kept for later use."""
         return self.__dict__.setdefault("_rows_cache", {})
 
     @property
     def target_cache(self) -> dict[str, Any]:
-        """What is known of the target."""
+        """Summaries of the target, kept for later use."""
         return self.__dict__.setdefault("_target_cache", {})
 
     @abstractmethod
     def parts(self, size: int) -> Iterator[Block]:
-        """All rows in blocks of ``size``; the last one may be shorter."""
+        """Iterate over all rows in blocks of ``size``; the last one may be shorter."""
 
     @abstractmethod
     def take(self, rows: NDArray[np.int64]) -> Block:
-        """Rows by their rising numbers, in memory."""
+        """Read rows into memory, given their numbers in ascending order."""
 
     def expect(self, rows: NDArray[np.int64]) -> None:  # noqa: B027 (most have nothing to do)
-        """These rows will be asked for: the next pass may bring them along."""
+        """Announce rows that will be taken, so that the next pass can collect them."""
 
     def head(self, count: int) -> Block:
-        """The first rows, in memory."""
+        """Read the first ``count`` rows into memory."""
         return self.take(np.arange(min(count, self.shape[0])))
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Any:
@@ -167,7 +168,7 @@ class Source(ABC):
     def map(
         self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
     ) -> Iterator[Any]:
-        """``function(block)`` of all blocks, in order."""
+        """Iterate over ``function(block)`` for all blocks, in order."""
         return ordered_map(function, self.parts(size), n_jobs)
 
     def reduce(
@@ -178,22 +179,32 @@ class Source(ABC):
         description: str = "Rows",
         verbose: int = 0,
     ) -> Any:
-        """The sum, by ``+=``, of ``function(block)`` over all blocks."""
+        """Sum ``function(block)`` over all blocks with ``+=``."""
         if not verbose:
             return added(self.map(function, size, n_jobs))
         counted = self.map(lambda block: (len(block), function(block)), size, n_jobs)
         return added(track_rows(counted, self.shape[0], description, verbose))
 
     def in_memory(self, who: str) -> Any:
-        """All rows as one matrix, where they are; ``who`` asks for them."""
+        """Return all rows as one matrix if they are in memory; ``who`` is named in the error."""
         raise ValueError(
-            f"{who} looks at all rows at once, and a {type(self).__name__} gives them block by "
-            "block: use one that streams (AdaptiveFeatures and RowNormFeatures with their own "
-            "samplers, FourierFeatures, NystromFeatures with landmarks='uniform'), or pass an array"
+            f"{who} looks at all rows at once, but a {type(self).__name__} yields them block by "
+            "block: pass an array, or use a method that streams (AdaptiveFeatures and "
+            "RowNormFeatures with their default samplers, FourierFeatures, or NystromFeatures with "
+            "landmarks='uniform')"
         )
 
     def blocks(self, size: int = BLOCK_ROWS) -> Iterator[Any]:
-        """The rows, ``size`` at a time.
+        """Iterate over the rows, ``size`` at a time.
+
+        Parameters
+        ----------
+        size : int, default 4096
+            Number of rows in a block; the last block may be shorter.
+
+        Yields
+        ------
+        X : {ndarray, CSR} of shape (size, d)
 
         Examples
         --------
@@ -208,10 +219,18 @@ class Source(ABC):
     def save(self, path: str | os.PathLike[str], verbose: int = 0) -> None:
         """Write all rows, which must be dense, to a .npy file.
 
-        The file appears when it is complete: an error on the way leaves nothing, or the old one.
+        The file appears only when it is complete: after an error an existing file is unchanged.
+
+        Parameters
+        ----------
+        path : str or path
+        verbose : int, default 0
+            1 shows a progress bar.
         """
         if self.sparse:
-            raise ValueError("a .npy file holds dense rows: write the sparse ones from blocks()")
+            raise ValueError(
+                "a .npy file holds dense rows, and these are sparse: write the blocks of blocks()"
+            )
         target = Path(path)
         with replacing(target) as file:
             header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
@@ -221,7 +240,7 @@ class Source(ABC):
                 file.write(np.ascontiguousarray(X).data)
 
     def with_targets(self, y: Any, weights: Any = None) -> Source:
-        """The same rows with targets (and weights) that are in memory, or mapped to it."""
+        """Return the same rows with these targets and weights, which are in memory or mapped."""
         n_rows = self.shape[0]
         for values, name in ((y, "y"), (weights, "sample_weight")):
             if values is not None and len(values) != n_rows:
@@ -254,7 +273,7 @@ def check_columns(estimator: Any, n_features: int, names: list[str] | None) -> N
 
 
 def added(parts: Iterable[Any]) -> Any:
-    """The sum of summaries, by ``+=`` to the first; None stands for no rows."""
+    """Add summaries to the first with ``+=``; None stands for no rows."""
     total: Any = None
     for part in parts:
         if total is None:
@@ -265,7 +284,7 @@ def added(parts: Iterable[Any]) -> Any:
 
 
 class ArraySource(Source):
-    """Rows in memory, valid already."""
+    """Rows in memory that are valid already."""
 
     def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
         self.block = Block(X, y, weights)
@@ -293,14 +312,14 @@ class ArraySource(Source):
 
 
 class Fetching(Source):
-    """Rows that cannot be had one by one cheaply: those that are expected come together."""
+    """Rows that are expensive to read one by one: expected rows are fetched together."""
 
     _expected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     _taken: tuple[NDArray[np.int64], Block] | None = None
 
     @abstractmethod
     def fetch(self, rows: NDArray[np.int64]) -> Block:
-        """Rows by their rising numbers, in memory."""
+        """Read rows into memory, given their numbers in ascending order."""
 
     def expect(self, rows: NDArray[np.int64]) -> None:
         if not self._has(rows):
@@ -316,7 +335,7 @@ class Fetching(Source):
         return self._taken[1].take(np.searchsorted(self._taken[0], rows))
 
     def keep(self, rows: NDArray[np.int64], block: Block) -> None:
-        """Remember rows that were expected."""
+        """Keep rows that were expected, for later calls of ``take``."""
         self._taken, self._expected = (rows, block), np.empty(0, dtype=np.int64)
 
     def _has(self, rows: NDArray[np.int64]) -> bool:
@@ -371,7 +390,7 @@ def lazy_on_dask(method: Method) -> Method:
 
 
 class Changed(Source):
-    """Blocks of another source, changed where they are: summaries are still made there."""
+    """Transformed blocks of another source; the work is still done where its blocks are."""
 
     def __init__(self, base: Source, target_shape: tuple[int, ...] | None) -> None:
         self.base, self.target_shape = base, target_shape
@@ -379,7 +398,7 @@ class Changed(Source):
 
     @abstractmethod
     def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
-        """``function`` of a block as it is here, as a function of the block as it was."""
+        """Compose ``function`` with the change from a block of the base to one of ours."""
 
     def map(
         self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
@@ -405,8 +424,8 @@ class View(Changed):
     ----------
     base : Source
     change : callable
-        From a block and the numbers of its rows to the block with the target that it has here. It
-        travels to where the blocks are, without the source.
+        Takes a block and the numbers of its rows, and returns the block with its new target. It
+        is sent to where the blocks are, without the source.
     target_shape : tuple of int or None
     """
 
@@ -453,7 +472,7 @@ class View(Changed):
 
 @dataclass(frozen=True)
 class _Then:
-    """A function of blocks, after their targets are changed."""
+    """A function of blocks, applied after their targets are changed."""
 
     change: Callable[[Block, Any], Block]
     function: Callable[[Block], Any]
@@ -464,7 +483,7 @@ class _Then:
 
 @dataclass(frozen=True)
 class _ByNumber:
-    """Targets and weights by the numbers of their rows."""
+    """Look up targets and weights by row number."""
 
     y: Any
     weights: Any
@@ -494,12 +513,12 @@ def recoded(
     function: Callable[[Any, Any], tuple[Any, Any]],
     target_shape: tuple[int, ...] | None,
 ) -> Source:
-    """The same rows, with a function of the targets and weights of each block."""
+    """Return the same rows with transformed targets and weights."""
     return View(source, _Recode(function), target_shape)
 
 
 def aligned(blocks: Iterable[Block], size: int) -> Iterator[Block]:
-    """Blocks of ``size`` rows, cut from or joined of those that come."""
+    """Cut and join blocks so that all have ``size`` rows; the last one may be shorter."""
     waiting: list[Block] = []
     room = size
     for block in blocks:

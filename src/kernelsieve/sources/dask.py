@@ -34,8 +34,11 @@ class DaskSource(Fetching):
     Parameters
     ----------
     X : dask array of shape (n, d) or dask data frame
-        Chunks are dense or CSR. Chunks of unknown length (of data frames) are counted first.
-    y, weights : dask array or series, or array-like of shape (n,) or (n, n_outputs), optional
+        Chunks are dense or CSR. Chunks of unknown length, as in data frames, are counted first.
+    y : dask array, dask series or array-like of shape (n,) or (n, n_outputs), optional
+        Targets.
+    weights : dask array, dask series or array-like of shape (n,), optional
+        Sample weights.
 
     Examples
     --------
@@ -74,7 +77,7 @@ class DaskSource(Fetching):
         self._checked = False
 
     def _along(self, values: Any, name: str, lengths: tuple[int, ...]) -> Any:
-        """Targets or weights in the chunks of the rows."""
+        """Rechunk targets or weights as the rows are."""
         import dask.array as da
 
         if values is None:
@@ -111,7 +114,7 @@ class DaskSource(Fetching):
     def map(
         self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
     ) -> Iterator[Any]:
-        """``function(block)`` of all blocks, in order; what it returns comes to this process."""
+        """Return ``function(block)`` for all blocks, in order; the results come to this process."""
         from dask.base import compute
         from dask.delayed import delayed
 
@@ -133,7 +136,7 @@ class DaskSource(Fetching):
         description: str = "Rows",
         verbose: int = 0,
     ) -> Any:
-        """The sum of ``function(block)`` over all blocks, added up in a tree."""
+        """Sum ``function(block)`` over all blocks, in a tree."""
         from dask.delayed import delayed
 
         shared = self._shared(function)
@@ -151,7 +154,7 @@ class DaskSource(Fetching):
         return total
 
     def _shared(self, function: Callable[[Block], Any]) -> Any:
-        """The function as one node of the graph: it travels once to every worker."""
+        """Wrap a function as one node of the graph, so that it is sent to every worker once."""
         from dask.delayed import delayed
 
         return delayed(_Function(function), pure=False, traverse=False)
@@ -163,14 +166,14 @@ class DaskSource(Fetching):
 
 
 class _Function:
-    """A function as a value, which Dask does not look into."""
+    """A function as an opaque value, which Dask does not inspect."""
 
     def __init__(self, function: Callable[[Block], Any]) -> None:
         self.function = function
 
 
 class _Chunk:
-    """A chunk, where it is, with its place and what is expected of it."""
+    """A chunk on its worker, with its place among the rows and its expected form."""
 
     def __init__(
         self, X: Any, y: Any, weights: Any, start: int, number: int, count: int, form: Any
@@ -179,14 +182,14 @@ class _Chunk:
         self.start, self.number, self.count, self.form = start, number, count, form
 
     def block(self, check: bool) -> Block:
-        """Its rows, valid; an error names the chunk."""
+        """Return valid rows; an error names the chunk."""
         n_features, sparse, dtype, names = self.form
         try:
             X = valid_block(self.X, sparse, names)
             if X.shape[1] != n_features:
-                raise ValueError(f"it has {X.shape[1]} columns, others have {n_features}")
+                raise ValueError(f"it has {X.shape[1]} columns, but other chunks have {n_features}")
             if X.dtype != dtype:
-                raise ValueError(f"its numbers are {X.dtype}, those of others {dtype}")
+                raise ValueError(f"its values are {X.dtype}, but those of other chunks are {dtype}")
             if check:
                 check_finite(X, names)
         except (ValueError, TypeError) as error:
@@ -214,7 +217,7 @@ def _mapped(shared: _Function, chunk: _Chunk, size: int, check: bool) -> list[An
 
 
 def _merged(parts: list[Any]) -> Any:
-    """The sum of summaries; the first is copied, for a task may run again on the same inputs."""
+    """Add summaries; the first is copied, because a task may run again on the same inputs."""
     present = [part for part in parts if part is not None]
     return added([copy.deepcopy(present[0]), *present[1:]]) if present else None
 
@@ -232,12 +235,12 @@ def _same(value: Any) -> Any:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The names of the columns of a data frame."""
+    """Names of the columns of a data frame; None for an array."""
     return [str(name) for name in X.columns] if hasattr(X, "columns") else None
 
 
 def as_array(X: Any) -> Any:
-    """A Dask array of numbers whose chunks have all columns, lazily."""
+    """Convert to a Dask array whose chunks have all columns, lazily."""
     array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
     if array.ndim == 2 and len(array.chunks[1]) > 1:
         array = array.rechunk({1: -1})
@@ -245,12 +248,12 @@ def as_array(X: Any) -> Any:
 
 
 def with_lengths(array: Any) -> Any:
-    """The same array with the lengths of its chunks counted."""
+    """Count the rows of all chunks of an array."""
     return array.copy().compute_chunk_sizes()
 
 
 def _delayed(array: Any, count: int) -> list[Any]:
-    """The chunks of an array (of which there may be none) as delayed values."""
+    """Return the chunks of an array, which may be None, as delayed values."""
     return [None] * count if array is None else array.to_delayed().ravel().tolist()
 
 
@@ -299,7 +302,7 @@ def _of_chunk(
     place: int | None,
     X: Any,
 ) -> Any:
-    """What a method makes of a chunk: all of it, or one array of a tuple."""
+    """Apply a method to a chunk; ``place`` picks one array of a tuple."""
     if names is not None:  # a partition again, as scikit-learn asks after a fit with names
         import pandas as pd
 
@@ -310,6 +313,6 @@ def _of_chunk(
 
 
 def _example(meta: Any, n_features: int, dtype: Any) -> Any:
-    """A row of zeros of the kind that the chunks have."""
+    """A row of zeros of the same kind as the chunks."""
     zeros = np.zeros((1, n_features), dtype=dtype)
     return type(meta)(zeros) if hasattr(meta, "tocsr") else zeros

@@ -1,4 +1,4 @@
-"""Rows in .npy files, mapped to memory."""
+"""Rows in memory-mapped .npy files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BLOCK_BYTES = 2**25
 
 
 class NpySource(StreamSource):
-    """The rows of a .npy file, which is mapped to memory and read as it is needed.
+    """The rows of a .npy file, which is memory-mapped and read on demand.
 
     Parameters
     ----------
     path : str or path
-        A matrix of numbers; integers become float64.
+        File with a matrix of numbers; integers are converted to float64.
     y : str, path or array-like, optional
-        Another .npy file (mapped too), or numbers or labels in memory.
+        Another .npy file (also memory-mapped), or numbers or labels in memory.
 
     Examples
     --------
@@ -44,7 +44,9 @@ class NpySource(StreamSource):
         self.where = os.fspath(path)
         self._X = mapped(path)
         if self._X.ndim != 2:
-            raise ValueError(f"{self.where} has {self._X.ndim} dimensions: rows and columns are 2")
+            raise ValueError(
+                f"{self.where} has {self._X.ndim} dimensions: it must be a matrix of shape (n, d)"
+            )
         super().__init__(*self._X.shape)
         self._y = mapped(y) if isinstance(y, str | os.PathLike) else y
         if self._y is not None:
@@ -66,12 +68,12 @@ class NpySource(StreamSource):
         return Block(np.ascontiguousarray(self._X[rows]).astype(self.dtype, copy=False), y)
 
     def expect(self, rows: NDArray[np.int64]) -> None:
-        """Nothing to be done: every row can be had at once."""
+        """Do nothing: every row can be read directly."""
 
 
 def mapped(path: str | os.PathLike[str]) -> Any:
-    """The array in a .npy file, not read yet."""
+    """Open the array of a .npy file without reading it."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:  # not a .npy file, or a shorter one than its header says
-        raise ValueError(f"{os.fspath(path)} cannot be mapped to memory: {error}") from error
+        raise ValueError(f"{os.fspath(path)} cannot be memory-mapped: {error}") from error

@@ -1,4 +1,4 @@
-"""Sources whose rows are read anew for every pass."""
+"""Sources whose rows are read again in every pass."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernelsieve.sources.base import Block, Fetching, aligned, joined
 
 
 class StreamSource(Fetching):
-    """Rows that are read anew for every pass, and checked as they come.
+    """Rows that are read again in every pass, and checked as they arrive.
 
-    A subclass gives ``raw_blocks``: its blocks in order, as pairs of rows and target.
+    A subclass implements ``raw_blocks``, which yields its blocks in order as pairs (X, y).
     """
 
     where: str = "the source"
@@ -45,7 +45,7 @@ class StreamSource(Fetching):
         return aligned(self._collected(read_ahead(self._blocks())), size)
 
     def _blocks(self) -> Iterator[Block]:
-        """The blocks as they come; an error names the one that it is in."""
+        """Yield valid blocks as they arrive; an error names the block."""
         start = number = 0
         blocks = self.raw_blocks()
         while True:
@@ -61,8 +61,8 @@ class StreamSource(Fetching):
             raise ValueError(f"{self.where} has no blocks: at least one row is needed")
         if self._n_rows not in (None, start):
             raise ValueError(
-                f"{self.where} has {start} rows in this pass and was said or seen to have "
-                f"{self._n_rows}: every pass must give the same rows"
+                f"{self.where} has {start} rows in this pass, but {self._n_rows} were expected: "
+                "every pass must yield the same rows"
             )
         self._n_rows, self.n_blocks, self._checked = start, number, True
 
@@ -78,28 +78,34 @@ class StreamSource(Fetching):
             ) from error
 
     def _valid(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """A block as float rows of the shape and type that all have; finite in the first pass."""
+        """Convert a block to float rows; check shape and type, and in the first pass the values."""
         X = valid_block(X, self._first("sparse", sp.issparse(X)), self.names)
         self._n_features = X.shape[1] if self._n_features is None else self._n_features
         if X.shape[1] != self._n_features:
-            raise ValueError(f"it has {X.shape[1]} columns, others have {self._n_features}")
+            raise ValueError(
+                f"it has {X.shape[1]} columns, but other blocks have {self._n_features}"
+            )
         if X.dtype != self._first("dtype", X.dtype):
-            raise ValueError(f"its numbers are {X.dtype}, those of others {self.dtype}")
+            raise ValueError(
+                f"its values are {X.dtype}, but those of other blocks are {self.dtype}"
+            )
         if not self._checked:
             check_finite(X, self.names)
             check_range(X)
         if y is not None:
             y = np.asarray(y)
             if y.ndim == 0 or len(y) != X.shape[0]:
-                raise ValueError(f"its target has the shape {y.shape}, X has {X.shape[0]} rows")
+                raise ValueError(f"its target has shape {y.shape}, but X has {X.shape[0]} rows")
         shape = None if y is None else y.shape[1:]
         if shape != self._first("target_shape", shape):
             targets = ["none" if s is None else f"(n, *{s})" for s in (shape, self.target_shape)]
-            raise ValueError(f"its target is {targets[0]}, that of others {targets[1]}")
+            raise ValueError(
+                f"its target is {targets[0]}, but that of other blocks is {targets[1]}"
+            )
         return X, y
 
     def _first(self, name: str, value: Any) -> Any:
-        """What the first block says holds for all."""
+        """Return an attribute that the first block determines for all."""
         if name not in self.__dict__:
             setattr(self, name, value)
         return getattr(self, name)
@@ -121,7 +127,7 @@ class StreamSource(Fetching):
         return next(aligned(self._blocks(), count))
 
     def _collected(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """The blocks; what is expected of their rows is kept when all have passed."""
+        """Pass blocks on, and keep the expected rows of them when all have passed."""
         wanted, found = self._expected, []
         for block in blocks:
             first, last = np.searchsorted(wanted, [block.start, block.start + len(block)])
@@ -130,21 +136,23 @@ class StreamSource(Fetching):
             yield block
         if found:
             if sum(map(len, found)) < len(wanted):
-                raise IndexError(f"row {wanted[-1]} of {self.where} is beyond its end")
+                raise IndexError(
+                    f"row {wanted[-1]} of {self.where} does not exist: it has fewer rows"
+                )
             self.keep(wanted, joined(found))
 
 
 class BlockSource(StreamSource):
-    """Blocks of rows from a list, or from a function that starts them anew for every pass.
+    """Blocks of rows from a list, or from a function that is called for every pass.
 
     Parameters
     ----------
     blocks : iterable of blocks, or function that returns one
-        A block is X, or a pair (X, y). X is of shape (n, d), an array, a data frame or CSR, with
-        the same columns and float type in all blocks. What can be gone through only once (a
-        generator) is refused: pass the function that makes it.
+        A block is X or a pair (X, y), where X is an array, a data frame or CSR of shape (n, d),
+        with the same columns and float type in all blocks. An iterator that can be consumed only
+        once, such as a generator, is refused: pass the function that returns it.
     names : list of str, optional
-        Of the columns.
+        Names of the columns.
 
     Examples
     --------
@@ -160,16 +168,14 @@ class BlockSource(StreamSource):
     (50,)
     """
 
-    where = "the blocks"
-
     def __init__(
         self, blocks: Iterable[Any] | Callable[[], Iterable[Any]], *, names: Any = None
     ) -> None:
         super().__init__(None, None)
         if not callable(blocks) and iter(blocks) is blocks:
             raise TypeError(
-                f"blocks={blocks!r} can be gone through only once, and a fit needs several passes: "
-                "pass the function that makes it"
+                f"blocks={blocks!r} can be iterated only once, but a fit needs several passes: "
+                "pass the function that returns it"
             )
         self._make: Callable[[], Iterable[Any]]
         self._make = blocks if callable(blocks) else lambda: blocks
@@ -186,28 +192,30 @@ class BlockSource(StreamSource):
 
 
 def valid_block(X: Any, sparse: bool, names: list[str] | None) -> Any:
-    """A block as a C array or canonical CSR of floats."""
+    """Convert a block to a C-ordered float array or canonical CSR."""
     if sp.issparse(X) != sparse:
         kinds = ("dense", "sparse")
-        raise ValueError(f"it is {kinds[sp.issparse(X)]}, others are {kinds[sparse]}")
+        raise ValueError(f"it is {kinds[sp.issparse(X)]}, but other blocks are {kinds[sparse]}")
     if sparse:
         X = canonical_rows(X.tocsr())
     elif not isinstance(X, np.ndarray):
         found = getattr(X, "columns", None)
         if names is not None and found is not None and list(found) != names:
-            raise ValueError(f"its columns are {list(found)}, those of others {names}")
+            raise ValueError(
+                f"its columns are {list(found)}, but those of other blocks are {names}"
+            )
         X = np.asarray(X)
     if X.ndim != 2:
-        raise ValueError(f"it has {X.ndim} dimensions: a block is of shape (n, d)")
+        raise ValueError(f"it has {X.ndim} dimensions: a block must have shape (n, d)")
     if X.dtype.kind not in "fiub":
-        raise TypeError(f"its entries are {X.dtype}: they must be numbers")
+        raise TypeError(f"its entries are of type {X.dtype}: they must be numbers")
     if X.dtype not in FLOATS:
         X = X.astype(np.float64)
     return X if sparse else np.ascontiguousarray(X)
 
 
 def check_finite(X: Any, names: list[str] | None) -> None:
-    """Say where the first NaN or infinity is."""
+    """Refuse NaN and infinity, and say where the first one is."""
     values = X.data if sp.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
@@ -220,4 +228,6 @@ def check_finite(X: Any, names: list[str] | None) -> None:
         place = (row, column)  # type: ignore[assignment]
     what = "NaN" if np.isnan(values[place]) else "infinity"
     name = column if names is None else repr(names[column])
-    raise ValueError(f"{what} in its row {row}, column {name}: drop such rows or fill them")
+    raise ValueError(
+        f"{what} in its row {row}, column {name}: drop such rows, or impute the values"
+    )

@@ -34,14 +34,15 @@ class Moments:
     Attributes
     ----------
     count : int
-        Of the rows.
+        Number of rows.
     sums, low, high : ndarray of shape (d,), or None for sparse rows
+        Sum, minimum and maximum of every column.
     squares : ndarray of shape (d,)
-        Of the columns about their means; of sparse rows about 0.
+        Sums of squares of the columns, about their means; about 0 for sparse rows.
     n_entries : int
-        Those that are stored.
+        Number of stored entries.
     total, total_squares : float
-        Of all entries together, and their squares about their mean.
+        Sum of all entries, and sum of their squares about their mean.
     """
 
     count: int
@@ -55,7 +56,7 @@ class Moments:
 
     @classmethod
     def of_rows(cls, X: Any) -> Moments:
-        """Those of a block of rows."""
+        """Summarise a block of rows."""
         n, d = X.shape
         squares = np.zeros(d)
         if sp.issparse(X):
@@ -70,7 +71,7 @@ class Moments:
         return cls(n, sums, squares, X.min(axis=0), X.max(axis=0), n * d, 0.0, 0.0)
 
     def __iadd__(self, other: Moments) -> Moments:
-        """Sums about two means make one about their common mean (Chan, Golub, LeVeque)."""
+        """Combine sums about two means into one about their common mean (Chan et al., 1983)."""
         share = self.count * other.count / (self.count + other.count)
         if self.sums is None:
             d = len(self.squares)
@@ -90,11 +91,11 @@ class Moments:
 
     @property
     def means(self) -> NDArray[np.float64]:
-        """Of the columns of dense rows; exactly the value of a constant one."""
+        """Means of the columns of dense rows; exact for constant columns."""
         return np.where(self.low == self.high, self.low, self.sums / self.count)
 
     def mean_squares(self, center: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Mean squares of the columns about a centre."""
+        """Mean squares of the columns about a centre, of shape (d,)."""
         if self.sums is None:
             return self.squares / self.count
         origin = np.zeros_like(self.sums) if center is None else center
@@ -104,31 +105,33 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """Of all entries together."""
+        """Variance of all entries together."""
         size = self.count * len(self.squares)
         if self.sums is None:
             mean, variance = self.total / size, self.total_squares / size
         else:
             mean = float(self.means.mean())
             variance = float(self.mean_squares(np.full(len(self.squares), mean)).mean())
-        # Of a constant the rounding of its mean is left, which is no variance.
+        # For constant data only the rounding error of the mean is left, which is no variance.
         return variance if variance > (8.0 * np.finfo(np.float64).eps * mean) ** 2 else 0.0
 
 
 @dataclass
 class TargetSummary:
-    """What has to be known of all targets to make columns of some of them.
+    """What is needed of all targets to turn some of them into standardised columns.
 
-    Floats are regression targets; one column of anything else (integers, booleans, strings) holds
-    class labels, unless they are more than 64 different integers.
+    Floats are regression targets. A single column of anything else (integers, booleans, strings)
+    holds class labels, unless there are more than 64 different integers.
 
     Attributes
     ----------
     count : int
+        Number of rows.
     labels : Counter or None
-        How often each label occurs; None for numbers.
+        Frequency of each label; None for regression targets.
     sums, squares, low, high : ndarray of shape (n_outputs,) or None
-        Of the columns, squares about their means; None for labels that are no numbers.
+        Sum, sum of squares about the mean, minimum and maximum of every column; None for labels
+        that are not numbers.
     """
 
     count: int
@@ -140,7 +143,7 @@ class TargetSummary:
 
     @classmethod
     def of_rows(cls, y: Any) -> TargetSummary:
-        """Those of a block of targets, of shape (n,) or (n, n_outputs)."""
+        """Summarise a block of targets, of shape (n,) or (n, n_outputs)."""
         labels = None
         if y.dtype.kind != "f" and not (y.ndim == 2 and y.shape[1] > 1):
             if y.dtype.kind == "O" and any(v is None or v != v for v in y.ravel()):
@@ -152,7 +155,7 @@ class TargetSummary:
             labels = labels if len(labels) <= MAX_CLASSES else None
         columns = y.reshape(len(y), -1).astype(np.float64)
         if not np.isfinite(columns).all():
-            raise ValueError("y contains NaN or infinity: drop those rows or fill them")
+            raise ValueError("y contains NaN or infinity: drop those rows, or impute the values")
         sums = columns.sum(axis=0)
         squares = np.square(columns - sums / len(y)).sum(axis=0)
         return cls(len(y), labels, sums, squares, columns.min(axis=0), columns.max(axis=0))
@@ -172,9 +175,9 @@ class TargetSummary:
         return self
 
     def columns(self, y: Any) -> NDArray[np.float64]:
-        """Some targets as columns that are centred and of unit variance over all of them.
+        """Convert some targets to columns that have mean 0 and variance 1 over all rows.
 
-        Labels make one column each; a column that is constant over all rows is left out.
+        Every label makes one column; columns that are constant over all rows are left out.
         """
         if self.labels is None:
             values = y.reshape(len(y), -1).astype(np.float64)
@@ -191,7 +194,7 @@ class TargetSummary:
 
 @dataclass
 class _Summary:
-    """What the first pass over a stream adds up: rows and targets at once."""
+    """Summaries of rows and targets, both from the first pass over a stream."""
 
     moments: Moments
     targets: TargetSummary | None
@@ -209,7 +212,7 @@ class _Summary:
 
 
 def moments(X: Any) -> Moments:
-    """The moments of the rows of a source (kept with it) or of an array."""
+    """Return the moments of the rows of an array, or of a source, which keeps them."""
     source = as_source(X)
     if "moments" not in source.rows_cache:
         _summarise(source, with_targets=not isinstance(source, ArraySource))
@@ -217,7 +220,7 @@ def moments(X: Any) -> Moments:
 
 
 def target_summary(source: Source) -> TargetSummary | None:
-    """The summary of its targets, kept with it; None where it has none."""
+    """Return the summary of the targets of a source, which keeps it; None without targets."""
     if source.target_shape is None:
         return None
     if "targets" not in source.target_cache:
@@ -226,10 +229,10 @@ def target_summary(source: Source) -> TargetSummary | None:
 
 
 def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
-    """Centred target columns of unit variance, of shape (n_rows, n_outputs).
+    """Standardised target columns, of shape (n_rows, n_outputs).
 
     Floats are regression targets; anything else (integers, booleans, strings) is taken as class
-    labels, one column a class. No y gives no column.
+    labels, with one column per class. There is no column if y is None.
     """
     if y is None:
         return np.empty((n_rows, 0))
@@ -238,7 +241,7 @@ def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
 
 
 def checked_targets(y: Any, n_rows: int) -> NDArray[Any]:
-    """y as an array with as many rows as X."""
+    """Convert y to an array with as many rows as X."""
     y = np.asarray(y)
     if y.ndim not in (1, 2):
         raise ValueError(f"y has {y.ndim} dimensions: it must be of shape (n,) or (n, n_outputs)")
@@ -306,15 +309,15 @@ def second_moments(X: NDArray[Any], center: NDArray[np.float64] | None) -> NDArr
 def weighted_counts(
     places: NDArray[Any], weights: NDArray[Any], length: int
 ) -> NDArray[np.float64]:
-    """Sum of the weights that fall on each place."""
+    """Sum the weights that fall on each place."""
     return np.bincount(places, weights=weights, minlength=length).astype(np.float64, copy=False)
 
 
 def _pointers(X: Any, rows: slice) -> NDArray[Any]:
-    """Where the entries of these rows begin and end: a slice of CSR rows would be copied."""
+    """Return where the entries of these rows begin and end; scipy would copy a slice."""
     return X.indptr[rows.start : rows.stop + 1]
 
 
 def _origin(X: Any, center: NDArray[np.float64] | None) -> NDArray[Any]:
-    """The point that is subtracted, in X's float type."""
+    """Return the point to subtract, in X's float type."""
     return np.zeros(X.shape[1], dtype=X.dtype) if center is None else center.astype(X.dtype)

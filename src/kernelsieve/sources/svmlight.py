@@ -26,21 +26,22 @@ BLOCK_ENTRIES = 2**22
 class SvmlightSource(StreamSource):
     """The rows and labels of an svmlight / LIBSVM file, sparse or dense.
 
-    Text is parsed once, to binary files in a temporary folder of about 12 bytes an entry; these are
-    mapped to memory, and gone when the source is.
+    The text is parsed once, into memory-mapped binary files in a temporary folder, which take about
+    12 bytes per entry and are deleted together with the source.
 
     Parameters
     ----------
     path : str or path
     n_features : int, optional
-        The number of columns; None takes the largest that occurs.
+        Number of columns; None takes the largest that occurs.
     zero_based : "auto", True or False
-        Whether columns are counted from 0; "auto" takes 1 where no column 0 occurs.
+        Whether columns are counted from 0; "auto" counts from 1 if there is no column 0.
     dense : bool, default False
-        Give dense blocks.
+        Whether to yield dense blocks.
     dtype : float type, default float64
+        Float type of the rows.
     folder : str or path, optional
-        Where the temporary folder is made; None takes the system's place for such.
+        Parent of the temporary folder; None takes the default of the system.
     verbose : int, default 0
         1 shows the progress of parsing.
 
@@ -81,10 +82,12 @@ class SvmlightSource(StreamSource):
         lowest, highest = self._range
         self._lowest = 0 if zero_based is True or (zero_based == "auto" and lowest == 0) else 1
         if lowest < self._lowest:
-            raise ValueError(f"{self.where} has a column 0: zero_based must be True")
+            raise ValueError(f"{self.where} has a column 0: pass zero_based=True")
         found = highest + 1 - self._lowest
         if n_features is not None and n_features < found:
-            raise ValueError(f"{self.where} has {found} columns, n_features={n_features} is less")
+            raise ValueError(
+                f"{self.where} has {found} columns, more than n_features={n_features}: raise it"
+            )
         super().__init__(len(self._starts) - 1, found if n_features is None else n_features)
         self._checked = True  # by the parser
         self._bounds = self._block_bounds()
@@ -92,7 +95,7 @@ class SvmlightSource(StreamSource):
         self.target_shape = ()
 
     def _parse(self, folder: Path, verbose: int) -> None:
-        """Text to binary files; an error names the block of text that it is in."""
+        """Parse the text into binary files; an error names the block of text."""
         from sklearn.datasets import load_svmlight_file
 
         size, start, counts = os.path.getsize(self.where), 0, [np.zeros(1, dtype=np.int64)]
@@ -141,7 +144,7 @@ class SvmlightSource(StreamSource):
         )
 
     def _block_bounds(self) -> NDArray[np.int64]:
-        """Where blocks begin: rows with about BLOCK_ENTRIES entries each."""
+        """Boundaries of blocks of about BLOCK_ENTRIES entries."""
         count = max(1, -(-int(self._starts[-1]) // BLOCK_ENTRIES))
         marks = np.linspace(0, self._starts[-1], count + 1)[1:-1]
         inner = np.searchsorted(self._starts, marks)
@@ -170,11 +173,11 @@ class SvmlightSource(StreamSource):
         return Block(self._rows(entries, starts), np.asarray(self._y[rows]))
 
     def expect(self, rows: NDArray[np.int64]) -> None:
-        """Nothing to be done: every row can be had at once."""
+        """Do nothing: every row can be read directly."""
 
 
 def _pieces(text: BinaryIO) -> Iterator[bytes]:
-    """The text in pieces of whole lines."""
+    """Split the text into pieces of whole lines."""
     rest = b""
     while piece := text.read(TEXT_BYTES):
         end = piece.rfind(b"\n") + 1

@@ -1,4 +1,4 @@
-"""Sources made of another one: folds of its rows, and functions of them."""
+"""Sources derived from another source: folds of its rows, and functions of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernelsieve.sources.base import BLOCK_ROWS, Block, Changed, Source, aligned
 
 
 class Part(Changed):
-    """Some consecutive rows of another source, or all others.
+    """A range of rows of another source, or all rows outside it.
 
     Parameters
     ----------
     base : Source
     start, stop : int
     inside : bool
-        Whether these are the rows from ``start`` to ``stop``, or the rest.
+        Whether to take the rows from ``start`` to ``stop``, or all others.
     """
 
     def __init__(self, base: Source, start: int, stop: int, inside: bool) -> None:
@@ -56,7 +56,7 @@ class Part(Changed):
 
 @dataclass(frozen=True)
 class _Select:
-    """The rows of a block that are in a part, numbered as they are there."""
+    """Select the rows of a block that belong to a part, with their numbers in that part."""
 
     start: int
     stop: int
@@ -77,7 +77,7 @@ class _Select:
         return joined(kept) if kept else None
 
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers that rows of the part have among all."""
+        """Convert row numbers within the part to numbers among all rows."""
         if self.inside:
             return rows + self.start
         return np.where(rows < self.start, rows, rows + self.stop - self.start)
@@ -85,7 +85,7 @@ class _Select:
 
 @dataclass(frozen=True)
 class _OfSelected:
-    """A function of what is selected of a block; None where that is nothing."""
+    """A function of the selected rows of a block; None if there are none."""
 
     select: _Select
     function: Callable[[Block], Any]
@@ -96,7 +96,7 @@ class _OfSelected:
 
 
 def folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
-    """For each of ``count`` folds of consecutive rows: the others, and the fold."""
+    """Yield (training rows, test rows) for ``count`` folds of consecutive rows."""
     sizes = np.full(count, source.shape[0] // count)
     sizes[: source.shape[0] % count] += 1
     for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
@@ -104,15 +104,15 @@ def folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
 
 
 class Mapped(Source):
-    """A function of the rows of another source, made block by block when it is asked for.
+    """A function of the rows of another source, evaluated block by block on demand.
 
     Parameters
     ----------
     base : Source
     function : callable
-        From a block of rows to as many others.
+        Takes a block of rows and returns a block with as many rows.
     n_features : int
-        How many columns they have.
+        Number of columns of the result.
     """
 
     def __init__(self, base: Source, function: Callable[[Any], Any], n_features: int) -> None:
