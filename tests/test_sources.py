@@ -242,7 +242,9 @@ def test_a_source_that_changes_between_passes() -> None:
     def blocks() -> Iterator[Array]:
         yield np.ones((next(lengths), 3))
 
-    with pytest.raises(ValueError, match=r"has 9 rows in this pass, but 10 were expected: every pass"):
+    with pytest.raises(
+        ValueError, match=r"has 9 rows in this pass, but 10 were expected: every pass"
+    ):
         FourierFeatures(10).fit(BlockSource(blocks))
 
 
