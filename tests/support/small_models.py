@@ -329,7 +329,7 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
         if hasattr(estimator, method):
             found[method] = getattr(estimator, method)(X)
     ridge = getattr(estimator, "model_", estimator)
-    if getattr(ridge, "_solution", None) is not None:
+    if getattr(ridge, "_posterior", None) is not None:
         found["mean"], found["deviation"] = estimator.predict(X, return_std=True)
         found["noise"] = np.asarray(ridge.noise_variance_)
     if getattr(estimator, "fit_inverse_transform", False):

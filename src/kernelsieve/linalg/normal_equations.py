@@ -1,8 +1,9 @@
-"""The linear algebra that the models share: accumulate over blocks, then solve."""
+"""Ridge regression from sums over rows: accumulate over blocks, then solve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotri
 
+from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.solvers import regularised_cholesky
+
+Array = NDArray[np.float64]
 
 
 @dataclass
@@ -25,66 +29,74 @@ class NormalEquations:
     feature_sum : ndarray of shape (s,)
     target_sum, target_squares : ndarray of shape (n_outputs,)
     weight : float
-        The sum of the weights: the number of rows where there are none.
+        The sum of the weights: the number of rows if there are none.
+    n_rows : int
+        The number of rows whose weight is positive.
     """
 
-    gram: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    feature_sum: NDArray[np.float64]
-    target_sum: NDArray[np.float64]
-    target_squares: NDArray[np.float64]
+    gram: Array
+    moment: Array
+    feature_sum: Array
+    target_sum: Array
+    target_squares: Array
     weight: float
+    n_rows: int
 
     @classmethod
     def zero(cls, n_components: int, n_outputs: int) -> NormalEquations:
         """The sums over no rows."""
-        return cls(
-            np.zeros((n_components, n_components)),
-            np.zeros((n_components, n_outputs)),
-            np.zeros(n_components),
-            np.zeros(n_outputs),
-            np.zeros(n_outputs),
-            0.0,
-        )
+        return cls.of_block(np.empty((0, n_components)), np.empty((0, n_outputs)))
 
     @classmethod
     def of_block(
-        cls,
-        Z: Any,
-        y: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
-        single: bool = False,
+        cls, Z: Any, y: Array, weights: Array | None = None, single: bool = False
     ) -> NormalEquations:
-        """The sums over the rows of a block of features; ``single`` multiplies in float32."""
-        with np.errstate(over="ignore", invalid="ignore"):  # told where they are solved
+        """The sums over the rows of a block of features.
+
+        Parameters
+        ----------
+        Z : {ndarray, CSR} of shape (n, s)
+        y : ndarray of shape (n, n_outputs)
+        weights : ndarray of shape (n,), optional
+        single : bool, default False
+            Multiply float32 features in float32.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # reported where they are solved
             return cls._of_block(Z, y, weights, single)
 
     @classmethod
-    def _of_block(
-        cls, Z: Any, y: NDArray[np.float64], weights: NDArray[np.float64] | None, single: bool
-    ) -> NormalEquations:
+    def _of_block(cls, Z: Any, y: Array, weights: Array | None, single: bool) -> NormalEquations:
+        roots = np.ones(len(y)) if weights is None else np.sqrt(weights)
         if weights is not None:
-            roots = np.sqrt(weights)[:, None]
-            Z = sp.csr_array(Z.multiply(roots)) if sp.issparse(Z) else Z * roots.astype(Z.dtype)
-            y, ones, total = y * roots, roots[:, 0], float(weights.sum())
-        else:
-            ones, total = np.ones(len(y)), float(len(y))
+            scale = roots[:, None]
+            Z = sp.csr_array(Z.multiply(scale)) if sp.issparse(Z) else Z * scale.astype(Z.dtype)
+        if not (single or sp.issparse(Z)):
+            Z = Z.astype(np.float64, copy=False)
+        # float32 holds the digits of y around the mean of the block, whatever that is.
+        centre = y.mean(axis=0) if single and len(y) else np.zeros(y.shape[1])
+        around = (y - centre) * roots[:, None]
         if sp.issparse(Z):
-            gram = (Z.T @ Z).toarray().astype(np.float64)
-            moment, feature_sum = Z.T @ y, Z.T @ ones  # float64, as y is
+            gram = (Z.T @ Z).toarray()
+            moment, feature_sum = Z.T @ around, Z.T @ roots  # float64, as y is
         else:
-            if not single:
-                Z = Z.astype(np.float64, copy=False)
             # numpy sees that it is symmetric, which is half the work, and lets other threads run,
             # which scipy's wrappers of the same routine do not.
-            gram = (Z.T @ Z).astype(np.float64, copy=False)
-            moment = (Z.T @ y.astype(Z.dtype, copy=False)).astype(np.float64, copy=False)
+            gram = Z.T @ Z
+            moment = Z.T @ around.astype(Z.dtype, copy=False)
             feature_sum = (
-                Z.sum(axis=0, dtype=np.float64) if weights is None else Z.T @ ones.astype(Z.dtype)
-            ).astype(np.float64, copy=False)
+                Z.sum(axis=0, dtype=np.float64) if weights is None else Z.T @ roots.astype(Z.dtype)
+            )
+        feature_sum = feature_sum.astype(np.float64, copy=False)
+        y = y * roots[:, None]
         return cls(
-            gram, moment, feature_sum, ones @ y, np.einsum("ij,ij->j", y, y), total
-        )  # fmt: skip
+            gram.astype(np.float64, copy=False),
+            moment.astype(np.float64, copy=False) + np.outer(feature_sum, centre),
+            feature_sum,
+            roots @ y,
+            np.einsum("ij,ij->j", y, y),
+            float(len(y) if weights is None else weights.sum()),
+            int(np.count_nonzero(roots)),
+        )
 
     def __iadd__(self, other: NormalEquations) -> NormalEquations:
         self.gram += other.gram
@@ -93,7 +105,13 @@ class NormalEquations:
         self.target_sum += other.target_sum
         self.target_squares += other.target_squares
         self.weight += other.weight
+        self.n_rows += other.n_rows
         return self
+
+    def target_deviations(self) -> Array:
+        """Standard deviations of the targets, of shape (n_outputs,)."""
+        mean = self.target_sum / self.weight
+        return np.sqrt(np.maximum(self.target_squares / self.weight - mean**2, 0.0))
 
     def mixed(self, T: NDArray[Any]) -> NormalEquations:
         """The sums of the features Z T, from those of Z."""
@@ -105,53 +123,135 @@ class NormalEquations:
             self.target_sum,
             self.target_squares,
             self.weight,
+            self.n_rows,
         )
 
     def centred(self, fit_intercept: bool) -> Centred:
-        """The problem of the intercept: features and targets minus their means."""
+        """Subtract the means of features and targets, which solves for an intercept."""
         if not self.weight > 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
-        gram = self.gram.copy()
-        if not fit_intercept:
-            zeros = np.zeros(len(gram)), np.zeros(len(self.target_sum))
-            return Centred(gram, self.moment.copy(), *zeros, self.target_squares, self.weight)
-        feature_mean = self.feature_sum / self.weight
-        target_mean = self.target_sum / self.weight
-        gram -= np.outer(feature_mean, self.feature_sum)
-        moment = self.moment - np.outer(feature_mean, self.target_sum)
-        squares = self.target_squares - target_mean * self.target_sum
-        return Centred(gram, moment, feature_mean, target_mean, squares, self.weight)
+        gram, moment, squares = self.gram.copy(), self.moment, self.target_squares
+        feature_mean, target_mean = np.zeros(len(gram)), np.zeros(len(squares))
+        if fit_intercept:
+            feature_mean = self.feature_sum / self.weight
+            target_mean = self.target_sum / self.weight
+            gram -= np.outer(feature_mean, self.feature_sum)
+            moment = moment - np.outer(feature_mean, self.target_sum)
+            squares = squares - target_mean * self.target_sum
+        return Centred(gram, moment, feature_mean, target_mean, squares, self.weight, self.n_rows)
 
 
 @dataclass(frozen=True)
 class Centred:
-    """Normal equations after the means are taken out (or zeros in place of the means).
+    """Normal equations of centred features and targets; without an intercept the means are zero.
 
     Attributes
     ----------
     gram, moment, target_squares : ndarray
         Z^T W Z, Z^T W y and y^T W y of the centred features and targets.
-    feature_mean, target_mean : ndarray
+    feature_mean : ndarray of shape (s,)
+    target_mean : ndarray of shape (n_outputs,)
     weight : float
+    n_rows : int
     """
 
-    gram: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    feature_mean: NDArray[np.float64]
-    target_mean: NDArray[np.float64]
-    target_squares: NDArray[np.float64]
+    gram: Array
+    moment: Array
+    feature_mean: Array
+    target_mean: Array
+    target_squares: Array
     weight: float
+    n_rows: int
 
-    def intercepts(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is to be added to the features times the coefficients."""
+    def intercepts(self, coefficients: Array) -> Array:
+        """What to add to the features times the coefficients."""
         return self.target_mean - self.feature_mean @ coefficients
 
-    def residual_squares(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residual_squares(self, coefficients: Array) -> Array:
         """The weighted sum of squared residuals, by output."""
         explained = np.einsum(
             "ij,ij->j", coefficients, 2.0 * self.moment - self.gram @ coefficients
         )
         return np.maximum(self.target_squares - explained, 0.0)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What the uncertainty of a ridge needs.
+
+    Weights count observations: an integer weight is a row that occurs so many times. But no row is
+    less than one observation, so weights whose mean is below 1 cannot be counts. They are relative,
+    and their scale means nothing: the uncertainty is that of weights and alpha divided by the mean
+    weight, where rows and observations are as many.
+
+    Attributes
+    ----------
+    factor : ndarray of shape (s, s)
+        The lower Cholesky factor of G + shift I, where G = Z^T W Z of centred features.
+    shift : float
+        alpha, or slightly more if rounding required it.
+    feature_mean : ndarray of shape (s,)
+    residual_squares : ndarray of shape (n_outputs,)
+        The weighted sum of squared residuals.
+    weight : float
+        The sum of the weights.
+    n_rows : int
+        The number of rows whose weight is positive.
+    fit_intercept : bool
+    """
+
+    factor: Array
+    shift: float
+    feature_mean: Array
+    residual_squares: Array
+    weight: float
+    n_rows: int
+    fit_intercept: bool
+
+    @cached_property
+    def degrees_of_freedom(self) -> float:
+        """tr G (G + shift I)^-1, and 1 for the intercept."""
+        inverse, _ = dpotri(self.factor, lower=1)
+        trace = float(np.trace(inverse))
+        return len(self.factor) - self.shift * trace + self.fit_intercept
+
+    @cached_property
+    def noise_variance(self) -> Array:
+        """The variance of an observation (of mean weight), of shape (n_outputs,).
+
+        The mean squared residual times m / (m - degrees of freedom) for m observations; NaN where
+        a single row leaves nothing to estimate it from.
+        """
+        if self.n_rows <= self.fit_intercept:
+            return np.full_like(self.residual_squares, np.nan)
+        observations = max(self.weight, float(self.n_rows))
+        free = max(observations - self.degrees_of_freedom, 1e-12 * observations)
+        return self.residual_squares / self.weight * (observations / free)
+
+    def leverages(self, Z: Any) -> Array:
+        """Leverages of rows of weight 1.
+
+        (z - mean)^T (G + shift I)^-1 (z - mean), and 1 / weight for the intercept.
+
+        Parameters
+        ----------
+        Z : {ndarray, CSR} of shape (n, s)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        centred = (dense(Z) - self.feature_mean).T
+        halves = solve_triangular(self.factor, centred, lower=True, check_finite=False)
+        return np.einsum("ij,ij->j", halves, halves) + self.fit_intercept / self.weight
+
+    def pulls(self, Z: Any) -> Array:
+        """(G + shift I)^-1 (z - mean), of shape (s, n): how predictions move with Z^T W y."""
+        return cho_solve((self.factor, True), (dense(Z) - self.feature_mean).T, check_finite=False)
+
+    def relative_variances(self, Z: Any) -> Array:
+        """The variance of a new observation, in units of the noise variance, of shape (n,)."""
+        return 1.0 + min(1.0, self.weight / self.n_rows) * self.leverages(Z)
 
 
 @dataclass(frozen=True)
@@ -162,35 +262,12 @@ class RidgeSolution:
     ----------
     coefficients : ndarray of shape (s, n_outputs)
     intercepts : ndarray of shape (n_outputs,)
-    factor : ndarray of shape (s, s)
-        The lower Cholesky factor of Z^T W Z + shift I, centred.
-    shift : float
-        alpha, or a little more where rounding asked for it.
-    feature_mean : ndarray of shape (s,)
-    residual_squares : ndarray of shape (n_outputs,)
-    weight : float
+    posterior : Posterior
     """
 
-    coefficients: NDArray[np.float64]
-    intercepts: NDArray[np.float64]
-    factor: NDArray[np.float64]
-    shift: float
-    feature_mean: NDArray[np.float64]
-    residual_squares: NDArray[np.float64]
-    weight: float
-
-    def degrees_of_freedom(self) -> float:
-        """tr G (G + shift I)^-1 of the centred Gram matrix."""
-        inverse, _ = dpotri(self.factor, lower=1)
-        return len(self.factor) - self.shift * float(np.trace(inverse))
-
-    def leverages(self, Z: Any) -> NDArray[np.float64]:
-        """(z - mean)^T (G + shift I)^-1 (z - mean) for the rows of a block of features."""
-        dense = Z.toarray() if sp.issparse(Z) else Z
-        halves = solve_triangular(
-            self.factor, (dense - self.feature_mean).T, lower=True, check_finite=False
-        )
-        return np.einsum("ij,ij->j", halves, halves)
+    coefficients: Array
+    intercepts: Array
+    posterior: Posterior
 
 
 def solve_ridge(equations: NormalEquations, alpha: float, fit_intercept: bool) -> RidgeSolution:
@@ -198,27 +275,79 @@ def solve_ridge(equations: NormalEquations, alpha: float, fit_intercept: bool) -
     problem = equations.centred(fit_intercept)
     factor, shift = regularised_cholesky(problem.gram, alpha)
     coefficients = cho_solve((factor, True), problem.moment)
-    return RidgeSolution(
-        coefficients,
-        problem.intercepts(coefficients),
+    posterior = Posterior(
         factor,
         shift,
         problem.feature_mean,
         problem.residual_squares(coefficients),
         problem.weight,
+        problem.n_rows,
+        bool(fit_intercept),
     )
+    return RidgeSolution(coefficients, problem.intercepts(coefficients), posterior)
+
+
+@dataclass(frozen=True)
+class Float32Rounding:
+    """What float32 products of blocks of features do to the predictions of a ridge.
+
+    The entry i, j of Z^T W Z over b rows has a rounding error of about u sqrt(b / 2) times the root
+    of its summed squared terms. Over n / b blocks, which are added in float64, that makes
+    e_ij = u sqrt(n b / 2) c_i c_j, where c_i^2 is the mean square of feature i. To first order,
+    such independent errors move the prediction at z by the random number z^T A^-1 E w, where
+    A = Z^T W Z + alpha I, of deviation u sqrt(n b / 2) ``|c A^-1 z| |c w|`` (entry by entry).
+
+    Parameters
+    ----------
+    Z : {ndarray, CSR} of shape (m, s)
+        Features of some rows.
+    weights : ndarray of shape (m,) or None
+    n_rows : int
+        Number of all rows.
+    block_rows : int
+        Number of rows in a block.
+    """
+
+    Z: Any
+    weights: Array | None
+    n_rows: int
+    block_rows: int
+
+    @property
+    def scales(self) -> Array:
+        """c, times the root of u sqrt(n b / 2), of shape (s,): their products are e_ij."""
+        squares = np.square(dense(self.Z), dtype=np.float64)
+        means = np.mean(
+            squares if self.weights is None else squares * self.weights[:, None], axis=0
+        )
+        terms = min(self.block_rows, self.n_rows) * self.n_rows / 2.0
+        return np.sqrt(float(np.finfo(np.float32).eps) / 2 * np.sqrt(terms) * means)
+
+    def bound(self, alpha: float) -> float:
+        """A bound on the root mean square error, in deviations of the target, before solving.
+
+        For features of equal size: ``|Z A^-1|`` and ``|w| / |y|`` are at most 1 / (2 sqrt(alpha)).
+        """
+        scales = self.scales
+        return float(scales @ scales) / float(np.sqrt(len(scales))) / (4.0 * alpha)
+
+    def error(self, solution: RidgeSolution) -> Array:
+        """The error of the predictions of a ridge: three deviations, at the worst of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_outputs,)
+        """
+        scales = self.scales[:, None]
+        pulls = np.linalg.norm(scales * solution.posterior.pulls(self.Z), axis=0)
+        return 3.0 * pulls.max(initial=0.0) * np.linalg.norm(scales * solution.coefficients, axis=0)
 
 
 def solve_dual_ridge(
-    Z: NDArray[Any],
-    y: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    alpha: float,
-    fit_intercept: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    Z: NDArray[Any], y: Array, weights: Array | None, alpha: float, fit_intercept: bool
+) -> tuple[Array, Array]:
     """Coefficients and intercepts by an n x n system, for fewer rows than features."""
-    n = len(y)
-    weights = np.ones(n) if weights is None else weights
+    weights = np.ones(len(y)) if weights is None else weights
     Z = Z.astype(np.float64)
     feature_mean, target_mean = np.zeros(Z.shape[1]), np.zeros(y.shape[1])
     if fit_intercept:

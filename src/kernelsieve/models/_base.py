@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import _check_sample_weight
@@ -210,17 +209,3 @@ def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
     float32 features, bounded by *their* rounding, does not bring to light; that of float64 would.
     """
     return features._mixing if np.dtype(dtype) == np.float32 else None
-
-
-def float32_products_suffice(features: FeatureMap, rows: Source, alpha: float) -> bool:
-    """Whether rounding in float32 block products stays far below alpha.
-
-    The error of a sum of n products of float32 numbers grows like eps sqrt(n) times their size,
-    and alpha is what keeps the solve from seeing it.
-    """
-    if rows.dtype != np.float32:
-        return False
-    Z = features._transform_block(rows.head(256).X)
-    squares = Z.multiply(Z).sum() if sp.issparse(Z) else np.sum(np.square(Z, dtype=np.float64))
-    rounding = np.finfo(np.float32).eps * np.sqrt(rows.shape[0]) * float(squares) / Z.shape[0]
-    return bool(alpha >= 50.0 * rounding)

@@ -19,17 +19,19 @@ from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.linalg.normal_equations import (
+    Float32Rounding,
     NormalEquations,
+    Posterior,
     RidgeSolution,
     solve_dual_ridge,
     solve_ridge,
 )
 from kernelsieve.linalg.operators import dense, times
+from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._base import (
     FeatureModel,
     columns_of,
     finite,
-    float32_products_suffice,
     mixing_of,
 )
 from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
@@ -38,6 +40,10 @@ LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
 LARGEST_DUAL = 2**27  # entries of Z that are held when there are fewer rows than features
 RISK_ROWS = 2000
+# Error of predictions, in deviations of the target, that float32 products of blocks may cause; and
+# the largest bound on it at which it is worth trying them.
+FLOAT32_ERROR, FLOAT32_BOUND = 1e-4, 3e-3
+ROUNDING_ROWS = 512  # on which the error is estimated
 
 
 class KernelRidge(RegressorMixin, FeatureModel):
@@ -51,21 +57,26 @@ class KernelRidge(RegressorMixin, FeatureModel):
         Added to the diagonal of the kernel matrix, as in scikit-learn's ``KernelRidge``: the
         paper's lambda. A map with ``alpha=None`` takes this one.
     fit_intercept : bool, default True
+        Whether to fit an intercept, which is not penalised.
     solver : "auto", "cholesky" or "cg"
-        The normal equations at once, or conjugate gradients that never form them. "auto" changes
-        over at 8,192 features, and solves on the side of the rows where they are fewer.
+        "cholesky" solves the normal equations; "cg" runs conjugate gradients, which never form
+        them. "auto" switches to "cg" above 8,192 features, and solves an n x n system where there
+        are fewer rows than features.
     refine : bool, default False
-        Solve the *exact* kernel ridge regression, with the features as a preconditioner, which are
-        then chosen without y. Every iteration evaluates the kernel at all pairs of rows: for up to
-        about 50,000 of them. ``NystromFeatures(landmarks="rpcholesky")`` needs fewest iterations.
+        Solve the *exact* kernel ridge regression, in float64. The features are then the
+        preconditioner, and are chosen without y. Every iteration evaluates the kernel at all pairs
+        of rows, which is affordable up to about 50,000 rows.
+        ``NystromFeatures(landmarks="rpcholesky")`` needs the fewest iterations.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
+        Most iterations of conjugate gradients.
     block_rows : int, default None
-        Rows whose features are held at a time, per thread; None takes up to 4096.
+        Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
-        Of the preconditioner of solver="cg"; the map has its own.
+        For the preconditioner of solver="cg"; the map has its own.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
         1 shows progress.
 
@@ -74,11 +85,23 @@ class KernelRidge(RegressorMixin, FeatureModel):
     features_ : FeatureMap
         The fitted map.
     coef_ : ndarray of shape (n_components,) or (n_components, n_outputs)
+        Coefficients of the features.
     intercept_ : float or ndarray of shape (n_outputs,)
+        What is added to the features times the coefficients.
+    solver_ : str
+        "cholesky", "dual" (an n x n system) or "cg".
     n_iter_ : int
-        Iterations of conjugate gradients; 1 for a direct solve.
-    dual_coef_, X_fit_ : ndarray
-        With ``refine=True``: the exact solution and the rows that it belongs to.
+        Iterations of conjugate gradients; 1 for a direct solver.
+    noise_variance_ : float or ndarray of shape (n_outputs,)
+        Estimated variance of an observation around the regression function.
+    dual_coef_ : ndarray of shape (n,) or (n, n_outputs)
+        After a fit with ``refine=True``: the exact solution, coefficients of k(x, row).
+    X_fit_ : {ndarray, CSR} of shape (n, d)
+        After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -92,7 +115,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     """
 
     _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
-    _solution: RidgeSolution | None = None
+    _posterior: Posterior | None = None
 
     def __init__(
         self,
@@ -127,79 +150,112 @@ class KernelRidge(RegressorMixin, FeatureModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, d), or Source
-        y : array-like of shape (n,) or (n, n_outputs)
-            None takes that of a source.
+        y : array-like of shape (n,) or (n, n_outputs), optional
+            Targets; None takes those of a source.
         sample_weight : array-like of shape (n,), optional
-            Multiplies the squared errors; the map does not see it.
+            Multiplies the squared errors. The map does not see it.
+
+        Returns
+        -------
+        self
         """
         alpha = self._checked_alpha()
-        given = self._numeric(X, y, sample_weight)
-        self._single_output = given.target_shape == ()
-        rows = columns_of(given)
+        rows = self._with_columns(self._numeric(X, y, sample_weight))
+        self._forget()
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
         seen = ArraySource(rows.in_memory("refine=True")) if self.refine else rows
         self._fit_features(seen, alpha=alpha)
-        self._equations = None
         self.solver_ = self._choose_solver(rows.shape[0])
-        self.n_iter_, self._solution = 1, None
         if self.solver_ == "cholesky":
-            self._adopt(solve_ridge(self._accumulate(rows), alpha, self.fit_intercept))
+            self._solve_directly(rows, alpha)
         elif self.solver_ == "dual":
             Z = np.concatenate(self._map_blocks(lambda Z, _: dense(Z), rows))
             whole = rows.take(np.arange(rows.shape[0]))
             self._set(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
         else:
-            rng = stream(root_seed(self.random_state), "preconditioner")
-            options = (self.fit_intercept, self.tol, self._checked_max_iter(), rng, self._report)
-            solution, intercepts = solve_by_gradients(self._feature_blocks(rows), alpha, *options)
-            self._warn_unless_converged(solution.residual, solution.iterations)
-            self.n_iter_ = solution.iterations
-            self._set(solution.values, intercepts)
+            self._solve_by_gradients(rows, alpha)
         if self.refine:
             self._refine(rows, alpha)
         return self
 
-    def _feature_blocks(self, rows: Source) -> FeatureBlocks:
-        size = self._rows_per_block(rows.shape[0])
-        return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
-
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to the ridge; the map stays as it is.
 
-        The first call takes ``features`` as they are when they are fitted, and fits them to its
-        rows when not.
+        The first call uses ``features`` if they are fitted already, and fits them to its rows
+        otherwise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : array-like of shape (n,) or (n, n_outputs), optional
+            Targets; None takes those of a source.
+        sample_weight : array-like of shape (n,), optional
+            Multiplies the squared errors.
+
+        Returns
+        -------
+        self
         """
         alpha = self._checked_alpha()
         if self.refine:
             raise ValueError("refine=True needs all rows at once: use fit")
-        given = self._numeric(X, y, sample_weight, reset=self._equations is None)
-        rows = columns_of(given)
+        first = self._equations is None
+        given = self._numeric(X, y, sample_weight, reset=first)
+        rows = self._with_columns(given) if first else columns_of(given)
         assert rows.target_shape is not None
         outputs = rows.target_shape[0]
-        if self._equations is None:
-            self._single_output = given.target_shape == ()
-            self._start_partial(rows, alpha)
+        if first:
+            self._forget()
+            if self.features is not None and _is_fitted(self.features):
+                self.features_ = self.features
+            else:
+                self._fit_features(rows, alpha=alpha)
+            self.solver_ = "cholesky"
             self._equations = NormalEquations.zero(self.features_.n_components_, outputs)
+        assert self._equations is not None
         known = len(self._equations.target_sum)
         if outputs != known:
-            raise ValueError(f"y has {outputs} outputs, earlier rows had {known}")
+            raise ValueError(f"y has {outputs} outputs, but earlier rows had {known}")
         self._equations += self._accumulate(rows)
         self._adopt(solve_ridge(self._equations, alpha, self.fit_intercept))
         return self
 
-    def _start_partial(self, rows: Source, alpha: float) -> None:
-        """The map: a fitted one is taken as it is."""
-        if self.features is not None and _is_fitted(self.features):
-            self.features_ = self.features
-        else:
-            self._fit_features(rows, alpha=alpha)
-        self.solver_, self.n_iter_ = "cholesky", 1
+    def _with_columns(self, given: Source) -> Source:
+        """The rows with targets of shape (n, n_outputs), whatever shape they were given in."""
+        self._single_output = given.target_shape == ()
+        return columns_of(given)
 
-    def _accumulate(self, rows: Source) -> NormalEquations:
-        """The normal equations of the targets on the features; never more than a few blocks."""
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        self._equations = self._posterior = None
+        self.n_iter_ = 1
+        for name in ("dual_coef_", "X_fit_"):
+            self.__dict__.pop(name, None)
+
+    def _solve_directly(self, rows: Source, alpha: float) -> None:
+        """Solve the normal equations, from float32 products where their rounding is harmless."""
+        rounding = self._rounding(rows)
+        if rounding is not None and rounding.bound(alpha) <= FLOAT32_BOUND:
+            equations = self._accumulate(rows, single=True)
+            solution = solve_ridge(equations, alpha, self.fit_intercept)
+            allowed = FLOAT32_ERROR * equations.target_deviations()
+            if (rounding.error(solution) <= allowed).all():
+                self._adopt(solution)
+                return
+        self._adopt(solve_ridge(self._accumulate(rows), alpha, self.fit_intercept))
+
+    def _rounding(self, rows: Source) -> Float32Rounding | None:
+        """None where products are in float64 anyway."""
+        if rows.dtype != np.float32 or mixing_of(self.features_, rows.dtype) is not None:
+            return None
+        block, n = rows.head(ROUNDING_ROWS), rows.shape[0]
+        Z = self.features_._transform_block(block.X)
+        return Float32Rounding(Z, block.weights, n, self._rows_per_block(n))
+
+    def _accumulate(self, rows: Source, single: bool = False) -> NormalEquations:
+        """The normal equations of the targets on the features, from a few blocks at a time."""
         self._check_gram(self.features_.n_components_, "use KernelRidge(solver='cg'), or ")
         mixing = mixing_of(self.features_, rows.dtype)
-        single = mixing is None and float32_products_suffice(self.features_, rows, self.alpha)
         total: NormalEquations = self._reduce(
             lambda Z, block: NormalEquations.of_block(Z, block.y, block.weights, single),
             rows,
@@ -223,73 +279,104 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return "cholesky" if size <= LARGEST_CHOLESKY else "cg"
 
     def _adopt(self, solution: RidgeSolution) -> None:
-        self._solution = solution
+        self._posterior = solution.posterior
         self._set(solution.coefficients, solution.intercepts)
 
     def _set(self, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]) -> None:
-        one = self._single_output
         finite(coefficients, "the coefficients")
-        self.coef_ = coefficients[:, 0] if one else coefficients
-        self.intercept_ = float(intercepts[0]) if one else intercepts
+        self.coef_, self.intercept_ = self._shaped(coefficients), self._shaped(intercepts)
+
+    def _shaped(self, by_output: NDArray[np.float64]) -> Any:
+        """Values by output (the last axis), in the shape of a single target where it was one."""
+        if not self._single_output:
+            return by_output
+        return float(by_output[0]) if by_output.ndim == 1 else by_output[:, 0]
+
+    def _solve_by_gradients(self, rows: Source, alpha: float) -> None:
+        rng = stream(root_seed(self.random_state), "preconditioner")
+        blocks = self._feature_blocks(rows)
+        options = (self.fit_intercept, self.tol, self._checked_max_iter(), rng, self._report)
+        solution, intercepts = solve_by_gradients(blocks, alpha, *options)
+        self._set(self._converged(solution), intercepts)
 
     def _refine(self, rows: Source, alpha: float) -> None:
-        X = rows.in_memory("refine=True")
-        n = rows.shape[0]
-        size = min(n, self._rows_per_block(n))
+        """Solve for the kernel itself, in float64: rounding in float32 exceeds a small alpha."""
+        whole = rows.take(np.arange(rows.shape[0]))
+        size = min(len(whole), self._rows_per_block(len(whole)))
         # A block of the kernel matrix, and what its exponents were computed in.
         check_matrix(
             2 * size,
-            n,
+            len(whole),
             np.float64,
-            f"refine=True, with {size:,} of {n:,} rows of the kernel matrix at a time,",
+            f"refine=True, with {size:,} of {len(whole):,} rows of the kernel matrix at a time,",
             "{fits} rows would fit: lower block_rows, or leave refine=False",
         )
+        exact = ArraySource(whole.X.astype(np.float64), whole.y, whole.weights)
+        options = (self.fit_intercept, self.tol, self._checked_max_iter(), self._report)
         solution, intercepts = solve_exact(
-            self.features_.kernel_,
-            self._feature_blocks(rows),
-            alpha,
-            self.fit_intercept,
-            self.tol,
-            self._checked_max_iter(),
-            self._report,
+            self.features_.kernel_, self._feature_blocks(exact), alpha, *options
         )
-        self._warn_unless_converged(solution.residual, solution.iterations)
-        self.X_fit_, self.n_iter_ = X, solution.iterations
-        self.dual_coef_ = solution.values[:, 0] if self._single_output else solution.values
-        self.intercept_ = float(intercepts[0]) if self._single_output else intercepts
+        self.X_fit_ = whole.X
+        self.dual_coef_ = self._shaped(self._converged(solution))
+        self.intercept_ = self._shaped(intercepts)
+
+    def _feature_blocks(self, rows: Source) -> FeatureBlocks:
+        size = self._rows_per_block(rows.shape[0])
+        return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
 
     def _report(self, iteration: int, residual: float) -> None:
         if self.verbose:
             print(f"iteration {iteration}: residual {residual:.2e}", flush=True)
 
-    def _warn_unless_converged(self, residual: float, iterations: int) -> None:
-        if residual > self.tol:
+    def _converged(self, solution: Solution) -> NDArray[np.float64]:
+        """The solution, with a warning where it is not one."""
+        self.n_iter_ = solution.iterations
+        if solution.residual > self.tol:
             warnings.warn(
-                f"conjugate gradients stopped after {iterations} iterations at a residual of "
-                f"{residual:.2g}, above tol={self.tol:g}: raise max_iter, alpha or the number of "
-                "features",
+                f"conjugate gradients stopped after {solution.iterations} iterations at a residual "
+                f"of {solution.residual:.2g}, above tol={self.tol:g}: raise max_iter, alpha or the "
+                "number of features",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
+        return solution.values
 
     @lazy_on_dask
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted targets of rows or of a source, of shape (n,) or (n, n_outputs).
+        """Predict the targets of rows.
 
-        With ``return_std`` also the standard deviation of a new observation there: that of the
-        Bayesian linear model on the features with this alpha, whose noise is estimated from the
-        residuals. It knows nothing of what the features leave out of the kernel.
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        return_std : bool, default False
+            Whether to return the standard deviation of a new observation, too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        deviation : ndarray of the same shape, if return_std
+            Of the Bayesian linear model on the features with this alpha: the noise, estimated from
+            the residuals, and the uncertainty of the coefficients. It does not include what the
+            features leave out of the kernel.
+
+        Notes
+        -----
+        Sample weights count observations, so an integer weight is a row that occurs so many times.
+        Weights whose mean is below 1 cannot be counts and are relative: the deviation is that of
+        weights and alpha divided by the mean weight, so multiplying both by a constant does not
+        change it. For relative weights on another scale, divide weights and alpha by the mean
+        weight before the fit. A new observation is of mean weight.
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        mean = self._predict_exact(X) if self.refine else self._predict_mean(X)
+        mean = self._predict_exact(X) if hasattr(self, "dual_coef_") else self._predict_mean(X)
         if not return_std:
             return mean
-        leverages = np.concatenate(self._map_blocks(lambda Z, _: self._posterior().leverages(Z), X))
-        if self.fit_intercept:
-            leverages += 1.0 / self._posterior().weight
+        posterior = self._known_posterior()
+        variances = self._map_blocks(lambda Z, _: posterior.relative_variances(Z), X)
         with np.errstate(over="ignore"):
-            deviations = np.sqrt(np.multiply.outer(1.0 + leverages, self.noise_variance_))
+            noise = np.asarray(self.noise_variance_)
+            deviations = np.sqrt(np.multiply.outer(np.concatenate(variances), noise))
             return mean, finite(deviations.astype(X.dtype), "the deviations")
 
     def _predict_mean(self, X: Any) -> NDArray[Any]:
@@ -303,50 +390,61 @@ class KernelRidge(RegressorMixin, FeatureModel):
             parts = self._map_blocks(lambda C, _: C @ fused, X, raw=True)
         return self._with_intercept(parts, X.dtype)
 
+    def _predict_exact(self, X: Any) -> NDArray[Any]:
+        kernel, dual, X_fit = self.features_.kernel_, self.dual_coef_, self.X_fit_
+        X_fit = X_fit.astype(np.float64, copy=False)
+        size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // X_fit.shape[0]))
+        parts = as_source(X).map(
+            lambda block: times(kernel(block.X.astype(np.float64), X_fit, n_jobs=1), dual),
+            size,
+            self.n_jobs,
+        )
+        return self._with_intercept(list(parts), X.dtype)
+
     def _with_intercept(self, parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.concatenate(parts).astype(dtype, copy=False)
             mean = mean + np.asarray(self.intercept_, dtype=dtype)
         return finite(mean, "the predictions")
 
-    def _predict_exact(self, X: Any) -> NDArray[Any]:
-        kernel = self.features_.kernel_
-        dual = self.dual_coef_
-        size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // self.X_fit_.shape[0]))
-        X_fit = self.X_fit_
-        parts = as_source(X).map(
-            lambda block: times(kernel(block.X, X_fit, n_jobs=1), dual), size, self.n_jobs
-        )
-        return self._with_intercept(list(parts), X.dtype)
-
-    def _posterior(self) -> RidgeSolution:
-        if self._solution is None:
+    def _known_posterior(self) -> Posterior:
+        if self._posterior is None and self.solver_ == "cholesky":
+            raise ValueError(
+                "this model was saved without the matrix that deviations need: save it with "
+                "kernelsieve.save(model, path, variance=True)"
+            )
+        if self._posterior is None:
             raise ValueError(
                 f"return_std needs the Cholesky factor that solver={self.solver_!r} does not form: "
                 "use solver='cholesky'"
             )
-        return self._solution
+        return self._posterior
 
     @property
     def noise_variance_(self) -> Any:
-        """Squared residuals over what the degrees of freedom leave of the rows."""
+        """Estimated variance of an observation around the regression function.
+
+        The squared residuals over the observations that the degrees of freedom leave; a float for
+        a single target, an ndarray of shape (n_outputs,) otherwise. NaN after a fit to one row.
+        """
         check_is_fitted(self)
-        solution = self._posterior()
-        left = solution.weight - solution.degrees_of_freedom() - self.fit_intercept
-        variance = solution.residual_squares / max(left, 1e-12 * solution.weight)
-        return float(variance[0]) if self._single_output else variance
+        return self._shaped(self._known_posterior().noise_variance)
 
     def risk_bound(self, X: Any, noise_variance: float | None = None) -> Risk:
         """The paper's bound on the risk of this ridge, on (at most 2,000 of) the rows of X.
 
-        The true values are not known: the model's own predictions stand for them. alpha is scaled
-        to the number of rows that are looked at.
+        The true values are not known, so the predictions of the model stand for them. alpha is
+        scaled to the number of rows used.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, d)
             Rows of the training data.
         noise_variance : float, default the estimate ``noise_variance_``
+
+        Returns
+        -------
+        Risk
         """
         check_is_fitted(self)
         X = self._valid_rows(X)

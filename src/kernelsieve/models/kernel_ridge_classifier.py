@@ -96,13 +96,12 @@ class KernelRidgeClassifier(FeatureClassifier):
         One positive factor for all scores, so that the likeliest class is the predicted one.
         """
         ridge, count = self.ridge_, len(rows)
-        leverages = np.concatenate(
-            ridge._map_blocks(lambda Z, _: ridge._posterior().leverages(Z), rows.X)
-        )
+        posterior = ridge._known_posterior()
+        leverages = np.concatenate(ridge._map_blocks(lambda Z, _: posterior.leverages(Z), rows.X))
         share = np.ones(count) if signs.weights is None else signs.weights
-        if self.fit_intercept:
-            leverages = leverages + 1.0 / ridge._posterior().weight
-        left = np.maximum(1.0 - share * leverages, 1e-6)
+        # One of several repetitions of a row is left out, with all of its class weight.
+        repetitions = 1.0 if rows.weights is None else np.maximum(rows.weights, 1.0)
+        left = np.maximum(1.0 - share / repetitions * leverages, 1e-6)
         targets = signs.y
         residuals = (targets - ridge.predict(ArraySource(rows.X))).reshape(count, -1) / left[
             :, None

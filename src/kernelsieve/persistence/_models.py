@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from kernelsieve._state import FLOAT64
 from kernelsieve.features import FeatureMap
-from kernelsieve.linalg.normal_equations import NormalEquations, RidgeSolution
+from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.models import (
     KernelCCA,
     KernelKMeans,
@@ -51,13 +51,13 @@ class _Ridge(_Model):
         "X_fit_",
         "dual_coef_",
         "_single_output",
-        "_solution",
+        "_posterior",
         "_equations",
     )
 
     def state(self, estimator: KernelRidge, where: str) -> dict[str, Any]:
-        one, solution, equations = (
-            estimator._single_output, estimator._solution, estimator._equations
+        one, posterior, equations = (
+            estimator._single_output, estimator._posterior, estimator._equations
         )  # fmt: skip
         return {
             **super().state(estimator, where),
@@ -68,11 +68,10 @@ class _Ridge(_Model):
             "intercepts": np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64)),
             "solver": estimator.solver_,
             "n_iter": int(estimator.n_iter_),
-            "solution": None if solution is None else _pack_solution(solution),
+            "posterior": None if posterior is None else _pack_posterior(posterior),
             "equations": None if equations is None else _pack_equations(equations),
-            # Those of an earlier fit with refine=True stay in the object, but not in the file.
             "exact": {"rows": estimator.X_fit_, "dual": _as_column(estimator.dual_coef_, one)}
-            if estimator.refine
+            if hasattr(estimator, "dual_coef_")
             else None,
         }
 
@@ -88,16 +87,12 @@ class _Ridge(_Model):
         estimator._set(coefficients, intercepts)
         estimator.solver_ = read.choice("solver", SOLVERS)
         estimator.n_iter_ = read.integer("n_iter", 0)
-        estimator._solution = estimator._equations = None
-        if read.given("solution"):
-            estimator._solution = _read_solution(
-                read.part("solution"), coefficients, intercepts
-            )  # fmt: skip
+        estimator._posterior = estimator._equations = None
+        if read.given("posterior"):
+            estimator._posterior = _read_posterior(read.part("posterior"), size, outputs)
         if read.given("equations"):
             estimator._equations = _read_equations(read.part("equations"), size, outputs)
-        if bool(estimator.refine) != read.given("exact"):
-            wrong(read.where, "was fitted with another value of refine")
-        if estimator.refine:
+        if read.given("exact"):
             _read_exact(estimator, read.part("exact"), outputs)
 
 
@@ -116,33 +111,31 @@ def _read_exact(estimator: KernelRidge, read: Fields, outputs: int) -> None:
     read.close()
 
 
-def _pack_solution(solution: RidgeSolution) -> dict[str, Any]:
+def _pack_posterior(posterior: Posterior) -> dict[str, Any]:
     return {
-        "intercepts": solution.intercepts,
-        "factor": pack_lower(solution.factor),
-        "by_columns": solution.factor.flags.f_contiguous,
-        "shift": float(solution.shift),
-        "feature_mean": solution.feature_mean,
-        "residual_squares": solution.residual_squares,
-        "weight": float(solution.weight),
+        "factor": pack_lower(posterior.factor),
+        "by_columns": posterior.factor.flags.f_contiguous,
+        "shift": float(posterior.shift),
+        "feature_mean": posterior.feature_mean,
+        "residual_squares": posterior.residual_squares,
+        "weight": float(posterior.weight),
+        "n_rows": int(posterior.n_rows),
+        "fit_intercept": bool(posterior.fit_intercept),
     }
 
 
-def _read_solution(
-    read: Fields, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]
-) -> RidgeSolution:
-    size, outputs = coefficients.shape
-    solution = RidgeSolution(
-        coefficients,
-        read.array("intercepts", FLOAT64, (outputs,)),
+def _read_posterior(read: Fields, size: int, outputs: int) -> Posterior:
+    posterior = Posterior(
         _read_lower(read, size),
         read.number("shift", 0.0, 1e300),
         read.array("feature_mean", FLOAT64, (size,)),
         read.array("residual_squares", FLOAT64, (outputs,)),
         read.number("weight", 1e-300, 1e300),
+        read.integer("n_rows", 1),
+        read.flag("fit_intercept"),
     )
     read.close()
-    return solution
+    return posterior
 
 
 def pack_lower(factor: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -181,6 +174,7 @@ def _pack_equations(equations: NormalEquations) -> dict[str, Any]:
         "target_sum": equations.target_sum,
         "target_squares": equations.target_squares,
         "weight": float(equations.weight),
+        "n_rows": int(equations.n_rows),
     }
 
 
@@ -192,6 +186,7 @@ def _read_equations(read: Fields, size: int, outputs: int) -> NormalEquations:
         read.array("target_sum", FLOAT64, (outputs,)),
         read.array("target_squares", FLOAT64, (outputs,)),
         read.number("weight", 0.0, 1e300),
+        read.integer("n_rows", 0),
     )
     read.close()
     return equations

@@ -157,9 +157,12 @@ def search(
     for gamma in track(gammas, len(gammas), "bandwidths", verbose):
         fresh = clone(features) if gamma is None else clone(features).set_params(gamma=gamma)
         if cv is None and not looks_at_target(fresh):
-            if rows.shape[0] < 2:
-                raise ValueError("n_samples = 1: leaving one row out needs at least 2 rows")
-            sums = total(_LeaveOneOut(path_of(fresh, rows), fit_intercept), rows)
+            path = path_of(fresh, rows)
+            if path.problem.n_rows < 2:
+                raise ValueError(
+                    "n_samples = 1: leaving one row out needs at least 2 rows of positive weight"
+                )
+            sums = total(_LeaveOneOut(path, fit_intercept), rows)
         else:
             sums = np.zeros(len(alphas) + 1)
             for train, test in source_folds(rows, FOLDS if cv is None else cv):
