@@ -34,6 +34,7 @@ from sklearn.kernel_approximation import Nystroem
 from kernelsieve import FourierFeatures
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
+from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.space import MonomialSpace
 from kernelsieve.kernels import Gaussian
 from kernelsieve.products.frame import Frame
@@ -63,7 +64,9 @@ class PaperSampling:
     def __init__(self, X: Array, K: Array, gamma: float, alpha: float, threads: int) -> None:
         self.X, self.alpha, self.threads = X, alpha, threads
         series = Gaussian(gamma).series(X, 1e-6 * alpha)
-        self.space = MonomialSpace(series, Frame.of_series(series).along_columns(X), X, seed=0)
+        self.space = MonomialSpace(
+            series, Frame.of_series(series).along_columns(X), X, RowPlan.of(X, 0)
+        )
         self.proposal = self.space.proposal(lowest=0)
         eigenvalues, vectors = np.linalg.eigh(K)
         shrinkage = eigenvalues / (eigenvalues + alpha)

@@ -27,15 +27,14 @@ settings.load_profile("kernelsieve")
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small subsamples, so that a few thousand rows are many."""
-    from kernelsieve.engine import space
-    from kernelsieve.features import adaptive, sampled
-    from kernelsieve.products import frame
+    from support.engine_options import set_options
 
-    monkeypatch.setattr(space, "PROPOSAL_ROWS", 400)
-    monkeypatch.setattr(space, "PROPOSAL_ENTRIES", 2**14)
-    monkeypatch.setattr(frame, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(sampled, "ROTATION_ROWS", 400)
-    monkeypatch.setattr(sampled, "TRIAL_ROWS", 200)
-    monkeypatch.setattr(sampled, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(adaptive, "HELD_OUT_ROWS", 150)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (300, 300))
+    set_options(
+        monkeypatch,
+        proposal_rows=400,
+        table_proposal_entries=2**14,
+        rotation_rows=400,
+        trial_rows=200,
+        held_out_rows=150,
+        n_anchors=(300, 300),
+    )

@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from support.engine_options import set_options
 from test_row_norm import (
     LONELY_COLUMN,
     LONELY_ROW,
@@ -38,7 +39,7 @@ from test_row_norm import (
 
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve._random import keyed_rows
-from kernelsieve.features import adaptive
+from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.kernels import Gaussian, Polynomial
 from kernelsieve.testing.data import as_dense
 
@@ -188,7 +189,7 @@ def test_unbiased_from_a_small_pool(
 ) -> None:
     """Twice as many as are kept: the first phase leaves out as much as the second."""
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "POOL_FACTOR", 2)
+    set_options(monkeypatch, pool_factor=2)
     check_unbiased(AdaptiveFeatures, name, range(QUICK_SEEDS), targets(kind), n_components=SIZE)
 
 
@@ -196,7 +197,7 @@ def anchors_without_the_lonely_row(count: int) -> list[int]:
     def without(seed: int) -> bool:
         return all(
             LONELY_ROW not in keyed_rows(12, 6, seed, "anchors", skip=skip) for skip in (0, 6)
-        ) or LONELY_ROW not in keyed_rows(12, 6, seed, "anchors", skip=adaptive.HELD_OUT_ROWS)
+        ) or LONELY_ROW not in keyed_rows(12, 6, seed, "anchors", skip=DEFAULTS.held_out_rows)
 
     return [seed for seed in range(20 * count) if without(seed)][:count]
 
@@ -207,7 +208,7 @@ def test_unbiased_where_no_anchor_shows_a_feature(
 ) -> None:
     """Six anchors of twelve rows, and the lonely column is zero on all of them."""
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (6, 6))
+    set_options(monkeypatch, n_anchors=(6, 6))
     seeds = anchors_without_the_lonely_row(QUICK_SEEDS)
     check_unbiased(AdaptiveFeatures, "polynomial", seeds, targets(kind), n_components=2 * SIZE)
 
@@ -222,7 +223,7 @@ def test_every_monomial_counts_once_where_no_anchor_shows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (6, 6))
+    set_options(monkeypatch, n_anchors=(6, 6))
     seeds = anchors_without_the_lonely_row(300)
     check_every_monomial(AdaptiveFeatures, seeds, n_components=20)
 
@@ -230,7 +231,7 @@ def test_every_monomial_counts_once_where_no_anchor_shows_it(
 def test_a_rare_column_of_sparse_data_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     """One-hot columns that no anchor has: in expectation their features have their weight."""
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (20, 20))
+    set_options(monkeypatch, n_anchors=(20, 20))
     X = np.zeros((60, 6))
     X[np.arange(60), np.arange(60) % 4] = 1.0
     X[7, 4] = X[33, 5] = 1.0

@@ -19,7 +19,8 @@ import pytest
 from support.hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
 
 import kernelsieve
-from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious, sampled
+from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious
+from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
 from kernelsieve.sources import summaries as _summaries
@@ -106,7 +107,7 @@ def test_the_number_of_threads_does_not_change_the_bits(name: str) -> None:
 
 BLOCKS = [
     (base, "BLOCK_BYTES", 2**14),
-    (sampled, "DENSE_BLOCK_ROWS", 384),
+    (SampledFeatures, "_rows_at_once", 384),
     (_summaries, "BLOCK_ROWS", 500),
     (_source, "BLOCK_ROWS", 500),
     (fourier, "BLOCK_ROWS", 100),

@@ -34,7 +34,7 @@ MAY_USE: dict[str, set[str]] = {
     "kernels": DATA,
     "sketches": BASE,
     "products": DATA | {"kernels"},
-    "engine": DATA | {"kernels", "products"},
+    "engine": DATA | {"kernels", "products", "diagnostics"},
     "paper": PRODUCTS,
     "diagnostics": DATA | {"kernels"},
     "features": PRODUCTS | {"paper", "diagnostics"},

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.optimize import brentq
 
-from kernelsieve.engine.thinning import capped_proportional
+from kernelsieve.engine.scores import capped_proportional
 from kernelsieve.features import landmarks
 from kernelsieve.features.recursive_leverage import (
     WeightedRows,

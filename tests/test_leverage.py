@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from support.engine_options import set_options
 from test_adaptive import targets
 from test_row_norm import (
     LONELY_COLUMN,
@@ -20,9 +21,10 @@ from test_row_norm import (
 )
 
 from kernelsieve import AdaptiveFeatures
-from kernelsieve.engine.anchors import Anchors, make_anchors
+from kernelsieve.engine.options import EngineOptions
+from kernelsieve.engine.plan import RowPlan
+from kernelsieve.engine.scores import Anchors, make_anchors
 from kernelsieve.engine.space import MonomialSpace, Pool
-from kernelsieve.features import adaptive
 from kernelsieve.kernels import Gaussian, Kernel, Polynomial
 from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.products.frame import Frame
@@ -30,12 +32,15 @@ from kernelsieve.testing.data import as_dense
 
 Array = Any
 
+SHORT = EngineOptions(max_draws=2000)
 CUBIC = Polynomial(3, 1.0, 0.5)  # 35 monomials in 4 columns
 
 
 def space_of(kernel: Any, X: Any, seed: int) -> MonomialSpace:
     series = kernel.series(X, 1e-6)
-    return MonomialSpace(series, Frame.of_series(series).along_columns(X), X, seed)
+    return MonomialSpace(
+        series, Frame.of_series(series).along_columns(X), X, RowPlan.of(X, seed, SHORT)
+    )
 
 
 def anchors_of(kernel: Kernel, rows: Any, alpha: float = 0.1) -> Anchors:
@@ -45,7 +50,7 @@ def anchors_of(kernel: Kernel, rows: Any, alpha: float = 0.1) -> Anchors:
 
 def pool_of(kernel: Kernel, X: Any, size: int, seed: int, rows: Any = None) -> Pool:
     anchors = anchors_of(kernel, X if rows is None else rows)
-    return leverage_pool(space_of(kernel, X, seed), anchors, size, 2000.0, seed, 1)
+    return leverage_pool(space_of(kernel, X, seed), lambda: anchors, size, seed, 1)
 
 
 def inverse_inclusions(pools: list[Pool], names: list[tuple[int, ...]]) -> Array:
@@ -157,8 +162,8 @@ def test_paths_find_what_norms_miss() -> None:
     for seed in range(seeds):
         space = space_of(kernel, X, seed)
         pools = (
-            leverage_pool(space, anchors, size, 2000.0, seed, 1),
-            space.draw(size, 2000.0, seed, 1, 0),
+            leverage_pool(space, lambda: anchors, size, seed, 1),
+            space.draw(size, seed, 1, 0),
         )
         counts = [sum(7 in m for m in pool.features.multisets.tuples()) for pool in pools]
         by_paths, by_norm = by_paths + counts[0], by_norm + counts[1]
@@ -203,7 +208,7 @@ def test_unbiased_over_many_seeds(
 @pytest.mark.slow
 def test_unbiased_from_few_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (4, 4))
+    set_options(monkeypatch, n_anchors=(4, 4))
     check_unbiased(
         AdaptiveFeatures, "polynomial", range(500), None, n_components=8, sampler="leverage"
     )

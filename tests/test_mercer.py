@@ -16,9 +16,10 @@ from test_sampling import DRAWS, assert_drawn_from, multisets_of
 from kernelsieve import RowNormFeatures
 from kernelsieve._native.mercer import count_cells, damped_powers
 from kernelsieve._random import keyed_rows
-from kernelsieve.engine import space
-from kernelsieve.engine.mercer_proposal import MercerProposal
-from kernelsieve.engine.space import MercerSpace
+from kernelsieve.engine.options import DEFAULTS, EngineOptions
+from kernelsieve.engine.plan import RowPlan
+from kernelsieve.engine.proposals import TableProposal
+from kernelsieve.engine.space import TableSpace
 from kernelsieve.kernels import Gaussian
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import (
@@ -29,6 +30,7 @@ from kernelsieve.products.mercer_basis import (
 )
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sources.base import ArraySource
 
 Array = Any
 
@@ -239,7 +241,7 @@ def test_all_products_reproduce_the_kernel(center: bool, rotate: bool) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2)) @ np.array([[1.0, 0.7], [0.0, 0.5]]) + 0.5
     frame = Frame.of_gaussian(0.6, X, center).along_columns(X)
-    frame = frame.rotated(X, 0) if rotate else frame
+    frame = frame.rotated(X) if rotate else frame
     points = frame.points(X)
     basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 0.0)
     full = MercerBasis(basis.bases, np.array([len(b.rotation) for b in basis.bases]))
@@ -288,7 +290,7 @@ def exact_distribution(
     for x in points:
         law = [basis.bases[i].values(x[i : i + 1], basis.n_orders[i])[:, 0] ** 2 for i in range(3)]
         laws.append([p / p.sum() for p in law])
-    floor = MercerProposal.FLOOR
+    floor = TableProposal.FLOOR
     marginal = [
         b.masses[:k] / b.masses[:k].sum() for b, k in zip(basis.bases, basis.n_orders, strict=True)
     ]
@@ -309,7 +311,7 @@ def exact_distribution(
 def test_draws_follow_the_row_norm(lowest: int, share: float) -> None:
     X, frame, basis = small_basis()
     P = exact_distribution(basis, frame.points(X), lowest, share)
-    proposal = MercerProposal(basis, frame, X, lowest, share)
+    proposal = TableProposal(basis, frame, X, lowest, share)
     draws = proposal.draw(DRAWS, np.random.default_rng(0))
     assert_drawn_from(multisets_of(draws), P)
     pairs = set(zip(draws[0].tolist(), multisets_of(draws), strict=True))
@@ -324,7 +326,7 @@ def test_probabilities_are_those_of_the_draws(lowest: int, share: float) -> None
     features = ProductFeatures(
         frame, basis, Multisets.from_tuples(list(P)), np.ones(len(P)), sparse=False
     )
-    computed = MercerProposal(basis, frame, X, lowest, share).probabilities(features, 1)
+    computed = TableProposal(basis, frame, X, lowest, share).probabilities(features, 1)
     expected = np.array(list(P.values()))[features.trie.order]
     np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-9)
     assert computed.sum() == pytest.approx(1.0, abs=1e-5)  # the basis knows cells, not points
@@ -337,7 +339,7 @@ def test_draws_over_many_columns() -> None:
     frame = Frame.of_gaussian(0.3, X, False).along_columns(X)
     points = frame.points(X)
     basis = adapted_to(points, points.min(axis=0), points.max(axis=0), 1e-6)
-    draws = MercerProposal(basis, frame, X, 0).draw(3000, np.random.default_rng(0))
+    draws = TableProposal(basis, frame, X, 0).draw(3000, np.random.default_rng(0))
     assert len(draws[2]) > 8 * 3000
     multisets = Multisets(*draws[1:])
     drawn = np.zeros((3000, 200), dtype=int)
@@ -353,14 +355,14 @@ def test_draws_over_many_columns() -> None:
 # --- spaces and maps -----------------------------------------------------------------------------
 
 
-def held_share(mercer: MercerSpace, X: Array) -> Array:
+def held_share(mercer: TableSpace, X: Array) -> Array:
     """prod_i sum_k e_k(x_i)^2 over the orders kept: what all product features say of k(x, x)."""
     points = np.ascontiguousarray(mercer.frame.points(X).T)
     shares = [mercer.basis.squares(i, line).sum(axis=0) for i, line in enumerate(points)]
     return np.prod(shares, axis=0)
 
 
-def assert_held(mercer: MercerSpace, X: Array, share: float) -> None:
+def assert_held(mercer: TableSpace, X: Array, share: float) -> None:
     shares = held_share(mercer, X)
     worst = int(shares.argmin())
     assert shares[worst] > share, (
@@ -368,9 +370,11 @@ def assert_held(mercer: MercerSpace, X: Array, share: float) -> None:
     )
 
 
-def mercer_space(X: Array, rotate: bool, seed: int = 0) -> MercerSpace:
+def mercer_space(X: Array, rotate: bool, options: EngineOptions = DEFAULTS) -> TableSpace:
     frame = Frame.of_gaussian(0.5, X, True).along_columns(X)
-    return MercerSpace(frame.rotated(X, seed) if rotate else frame, X, 1e-9, seed)
+    frame = frame.rotated(X) if rotate else frame
+    basis = MercerBasis.of_rows(frame, ArraySource(X), 1e-9)
+    return TableSpace(frame, basis, X, RowPlan.of(X, 0, options))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -385,14 +389,14 @@ def test_the_orders_kept_serve_every_proposal_row(name: str, rotate: bool, dtype
 @pytest.mark.parametrize("rotate", [False, True])
 @pytest.mark.parametrize("outliers", [[(9.0, 7.0)], [(12.0, -12.0), (6.0, -6.5)]])
 def test_the_orders_kept_serve_the_other_rows(
-    outliers: list[tuple[float, float]], rotate: bool, monkeypatch: pytest.MonkeyPatch
+    outliers: list[tuple[float, float]], rotate: bool
 ) -> None:
     """Outliers that are not among the proposal rows; the second is not at an end either."""
-    monkeypatch.setattr(space, "PROPOSAL_ROWS", 1000)
     X = np.random.default_rng(0).normal(size=(1100, 2))
     others = np.setdiff1d(np.arange(1100), keyed_rows(1100, 1000, 0, "proposal"))
     X[others[: len(outliers)]] = outliers
-    assert_held(mercer_space(X, rotate), X, 1 - 1e-5)
+    few = EngineOptions(proposal_rows=1000)
+    assert_held(mercer_space(X, rotate, few), X, 1 - 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
+from support.engine_options import set_options
 
 from kernelsieve import (
     AdaptiveFeatures,
@@ -30,7 +31,6 @@ from kernelsieve import (
     RowNormFeatures,
     explain,
 )
-from kernelsieve.engine import space
 from kernelsieve.models import kernel_kmeans, kernel_ridge
 from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource
 
@@ -96,7 +96,7 @@ def test_sparse_rows_do_not_depend_on_blocks(
     name: str, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where they are too many to draw from all of them."""
-    monkeypatch.setattr(space, "SPARSE_PROPOSAL_ENTRIES", entries)
+    set_options(monkeypatch, sparse_proposal_entries=entries)
     X, y = sparse()
     features = MAPS[name] if name != "row norm" else RowNormFeatures(40, random_state=0)
     model = KernelRidge(features, alpha=0.1)

@@ -99,7 +99,7 @@ def test_a_round_trip_is_exact(name: str, files: dict[str, Path]) -> None:
     assert {k: plain(v) for k, v in got.items()} == {k: plain(v) for k, v in expected.items()}
 
 
-LEFT_OUT = {"_alpha", "_held_out", "_held_out_alpha"}
+LEFT_OUT = {"_choice"}
 REBUILT = {
     "encoder_",
     "facts_",
@@ -191,9 +191,9 @@ def test_estimates_are_stored_and_rows_are_not(tmp_path: Path) -> None:
     loaded = kernelsieve.load(tmp_path / "map.ks")
     assert loaded.spectral_epsilon_ == features.spectral_epsilon_
     assert loaded.statistical_dimension_ == features.statistical_dimension_
-    assert not hasattr(loaded, "_held_out")
+    assert not hasattr(loaded, "_choice")
     data = (tmp_path / "map.ks").read_bytes()
-    assert not any(row.tobytes() in data for row in features._held_out)
+    assert not any(row.tobytes() in data for row in features._choice.held_out.rows)
 
 
 def test_a_map_among_the_parameters_is_stored_without_what_it_learned(tmp_path: Path) -> None:

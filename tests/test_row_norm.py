@@ -13,11 +13,12 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
+from support.engine_options import set_options
 
 from kernelsieve import RowNormFeatures
 from kernelsieve._random import keyed_rows
-from kernelsieve.engine import distinct, space
-from kernelsieve.features import adaptive, row_norm, sampled
+from kernelsieve.engine import space
+from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
@@ -26,7 +27,6 @@ from kernelsieve.kernels import (
     Laplacian,
     Polynomial,
 )
-from kernelsieve.products import frame
 from kernelsieve.testing import FeatureMapBattery
 from kernelsieve.testing.bias import bias_report, critical_value
 from kernelsieve.testing.data import SPARSE_FORMS, as_dense, points, sparse_points
@@ -36,11 +36,8 @@ Array = Any
 
 def make_small(monkeypatch: pytest.MonkeyPatch, max_draws: int = 20_000) -> None:
     """Constants for small data. Every one of them may have any value without a bias."""
-    monkeypatch.setattr(distinct, "BATCH", 512)
-    monkeypatch.setattr(row_norm, "MAX_DRAWS", max_draws)
-    monkeypatch.setattr(adaptive, "MAX_DRAWS", max_draws)
-    monkeypatch.setattr(adaptive, "N_ANCHORS", (300, 300))
-    monkeypatch.setattr(adaptive, "DIMENSION_ROWS", 100)
+    sizes = {"batch": 512, "n_anchors": (300, 300), "dimension_rows": 100}
+    set_options(monkeypatch, max_draws=max_draws, **sizes)
 
 
 @contextmanager
@@ -373,8 +370,7 @@ def other_seeds(count: int, rows: int = 4) -> list[int]:
 
 def few_proposal_rows(monkeypatch: pytest.MonkeyPatch, rows: int = 4) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(space, "PROPOSAL_ROWS", rows)
-    monkeypatch.setattr(space, "SPREAD_SHARE", 0.3)
+    set_options(monkeypatch, proposal_rows=rows, spread_share=0.3)
 
 
 #: With 4 of the 12 rows, and the lonely row not among them.
@@ -400,8 +396,7 @@ def test_unbiased_from_few_proposal_rows(name: str, monkeypatch: pytest.MonkeyPa
 def test_unbiased_in_a_frame_from_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any rotation is right: three of the twelve rows, which do not even span the columns."""
     make_small(monkeypatch)
-    monkeypatch.setattr(frame, "ROTATION_ROWS", 3)
-    monkeypatch.setattr(space, "HISTOGRAM_ROWS", 5)
+    set_options(monkeypatch, rotation_rows=3, histogram_rows=5)
     check_unbiased(RowNormFeatures, name, range(QUICK_SEEDS))
 
 
@@ -654,7 +649,7 @@ class SampledContract:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What was looked at when the space was chosen is no longer unbiased (docs: Two phases)."""
-        monkeypatch.setattr(distinct, "BATCH", 16)  # so that both read whole batches
+        set_options(monkeypatch, batch=16)  # so that both read whole batches
         calls: list[list[tuple[int, ...]]] = []
         original = space.draw_distinct
 
@@ -850,7 +845,7 @@ class SampledContract:
 
     def test_proposal_rows_of_zeros(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The only nonzero rows are none of the proposal rows: drawn through the added row."""
-        monkeypatch.setattr(space, "PROPOSAL_ROWS", 4)
+        set_options(monkeypatch, proposal_rows=4)
         for seed in range(5):
             X = np.zeros((40, 3))
             others = np.setdiff1d(np.arange(40), keyed_rows(40, 4, seed, "proposal"))
@@ -941,8 +936,9 @@ def test_the_heaviest_features_are_there() -> None:
 
 def test_the_default_constants_on_small_data() -> None:
     """As users have them: batches of 4,096 draws and up to two million."""
-    assert distinct.BATCH == 4096
-    assert sampled.TRIAL_ROWS >= 1024
+    assert RowNormFeatures._options is DEFAULTS
+    assert DEFAULTS.batch == 4096
+    assert DEFAULTS.max_draws == 2_000_000
     X = data(200, 4)
     for basis in ("monomial", "mercer"):
         Z = RowNormFeatures(500, kernel=Gaussian(0.1), basis=basis, random_state=0).fit_transform(X)

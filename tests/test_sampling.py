@@ -19,14 +19,20 @@ from test_row_norm import time_limit
 
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._random import keyed_rows, row_hashes
-from kernelsieve.engine import distinct, space
-from kernelsieve.engine.anchors import lambda_for_dimension, make_anchors
-from kernelsieve.engine.distinct import draw_distinct
-from kernelsieve.engine.rank_conditioning import inclusion_probabilities, stopping_time
-from kernelsieve.engine.row_norm import RowNormProposal
+from kernelsieve.engine.distinct import draw_distinct, inclusion_probabilities, stopping_time
+from kernelsieve.engine.options import DEFAULTS, EngineOptions
+from kernelsieve.engine.plan import RowPlan
+from kernelsieve.engine.proposals import RowNormProposal
+from kernelsieve.engine.scores import (
+    PoolScores,
+    capped_proportional,
+    keep_probabilities,
+    lambda_for_dimension,
+    make_anchors,
+    score_pool,
+    systematic_sample,
+)
 from kernelsieve.engine.space import MonomialSpace, Pool
-from kernelsieve.engine.thinning import capped_proportional, systematic_sample
-from kernelsieve.engine.two_phase import PoolScores, keep_probabilities, score_pool
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
 from kernelsieve.kernels.base import Series
 from kernelsieve.linalg.solvers import regularised_cholesky
@@ -319,7 +325,7 @@ def test_reweighted_keeps_the_features() -> None:
 def test_points_columns_and_radius_of_a_frame(center: bool, rotate: bool, dtype: type) -> None:
     X = (data(50, 4, density=1.0) + 0.7).astype(dtype)
     frame = Frame.of_gaussian(0.8, X, center).along_columns(X)
-    frame = frame.rotated(X, 0) if rotate else frame
+    frame = frame.rotated(X) if rotate else frame
     wide = X.astype(np.float64)
     expected = math.sqrt(1.6) * (wide - (wide.mean(axis=0) if center else 0.0))
     if rotate:
@@ -630,14 +636,13 @@ def test_no_room_and_no_time() -> None:
 
 
 @pytest.mark.parametrize("batch", [7, 64])
-def test_threads_do_not_change_the_draws(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distinct, "BATCH", batch)
+def test_threads_do_not_change_the_draws(batch: int) -> None:
     X = np.random.default_rng(0).normal(size=(30, 5))
     series = Exponential(0.3).series(X, 1e-3)
     proposal = RowNormProposal(series, Frame.of_series(series).along_columns(X), X, 0)
-    first, tau = draw_distinct(proposal, 100, 1e4, 0, 1)
+    first, tau = draw_distinct(proposal, 100, 1e4, 0, 1, batch)
     for n_jobs in (2, 4):
-        again, time = draw_distinct(proposal, 100, 1e4, 0, n_jobs)
+        again, time = draw_distinct(proposal, 100, 1e4, 0, n_jobs, batch)
         assert again.tuples() == first.tuples()
         assert time == tau
 
@@ -994,9 +999,10 @@ def test_bad_targets(y: Any, words: str) -> None:
 # --- spaces --------------------------------------------------------------------------------------
 
 
-def monomial_space(kernel: Any, A: Any, tol: float = 1e-6) -> MonomialSpace:
-    series = kernel.series(A, tol, center=False)
-    return MonomialSpace(series, Frame.of_series(series).along_columns(A), A, 0)
+def monomial_space(kernel: Any, A: Any, options: EngineOptions = DEFAULTS) -> MonomialSpace:
+    series = kernel.series(A, 1e-6, center=False)
+    frame = Frame.of_series(series).along_columns(A)
+    return MonomialSpace(series, frame, A, RowPlan.of(A, 0, options))
 
 
 @pytest.mark.parametrize(
@@ -1055,7 +1061,7 @@ def test_a_pool_from_a_space(n_components: int) -> None:
     """Low degrees whole with probability 1, the rest below, nothing twice; norms as they are."""
     X = np.random.default_rng(0).normal(size=(20, 3))
     polynomial = monomial_space(Polynomial(4, 0.5), X)
-    pool = polynomial.draw(n_components, 1e6, 0, 1, n_components // 2)
+    pool = polynomial.draw(n_components, 0, 1, n_components // 2)
     names = pool.features.multisets.tuples()
     assert len(set(names)) == len(names) == min(n_components, 35)
     assert pool.complete == (n_components >= 35)
@@ -1069,11 +1075,10 @@ def test_a_pool_from_a_space(n_components: int) -> None:
     np.testing.assert_allclose(pool.norms / pool.norms.sum(), squares / squares.sum())
 
 
-def test_proposal_rows_are_a_subset_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_rows_are_a_subset_of_many_rows() -> None:
     """Of dense rows by their number, of sparse ones by their nonzeros."""
-    monkeypatch.setattr(space, "PROPOSAL_ROWS", 4)
+    few, fewer = EngineOptions(proposal_rows=4), EngineOptions(sparse_proposal_entries=15)
     X = np.random.default_rng(0).normal(size=(20, 3))
-    assert monomial_space(Polynomial(3), X).rows.shape == (4, 3)
-    assert monomial_space(Polynomial(3), sp.csr_array(X)).rows.shape == (20, 3)
-    monkeypatch.setattr(space, "SPARSE_PROPOSAL_ENTRIES", 15)
-    assert monomial_space(Polynomial(3), sp.csr_array(X)).rows.shape == (5, 3)
+    assert monomial_space(Polynomial(3), X, few).rows.shape == (4, 3)
+    assert monomial_space(Polynomial(3), sp.csr_array(X), few).rows.shape == (20, 3)
+    assert monomial_space(Polynomial(3), sp.csr_array(X), fewer).rows.shape == (5, 3)

@@ -103,7 +103,8 @@ def check_count(value: Any, name: str, why: str) -> int:
 
 
 def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
-    """One of ``choices``."""
+    """One of ``choices``; a numpy boolean stands for Python's."""
+    value = bool(value) if isinstance(value, np.bool_) else value
     if not any(
         value is choice or (type(value) is type(choice) and value == choice) for choice in choices
     ):

@@ -226,7 +226,7 @@ def draw_free(squares, offsets, row, i, uniform):
 
 
 @native
-def draw_mercer(
+def draw_orders(
     squares, offsets, log_ground, chances, rows, words, rng, hashes, ends, coordinates, orders
 ):
     """An order for each coordinate of each row, given that they reach the lowest degree in all.

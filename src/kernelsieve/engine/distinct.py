@@ -1,4 +1,9 @@
-"""Distinct features from a stream of draws, with the time at which the stream was stopped."""
+"""Distinct features with exactly unbiased weights (docs/why-the-engine.md, "Distinct features").
+
+Draws arrive as a rate-1 Poisson process, so feature m first arrives at an Exp(P_m) time. Keep the
+first s distinct ones; given the time tau of the next, each was there with probability
+1 - exp(-P_m tau).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,8 @@ from numpy.typing import NDArray
 from kernelsieve._native.row_norm import keep_new
 from kernelsieve._parallel import ordered_row_blocks
 from kernelsieve._random import stream
-from kernelsieve.engine.rank_conditioning import stopping_time
+from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.products.multisets import Multisets
-
-BATCH = 4096  # draws made by one stream: fixed, so that threads do not change them
 
 Draws = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -95,11 +98,17 @@ class _Kept:
 
 
 def draw_distinct(
-    proposal: Proposal, limit: int, horizon: float, seed: int, n_jobs: int | None
+    proposal: Proposal,
+    limit: int,
+    horizon: float,
+    seed: int,
+    n_jobs: int | None,
+    batch: int = DEFAULTS.batch,
 ) -> tuple[Multisets, float]:
     """The first ``limit`` distinct multisets that arrive before ``horizon``, and tau.
 
     tau is the arrival time of the next distinct multiset, or the horizon if none came before it.
+    ``batch`` draws are made by one random stream.
     """
     if limit == 0:
         return Multisets.from_tuples([]), 0.0
@@ -107,12 +116,25 @@ def draw_distinct(
     n_draws = int(rng.poisson(horizon))
     kept = _Kept(min(limit, n_draws))  # there are no more draws than that to keep
 
-    def batch(draws: slice) -> Draws:
-        return proposal.draw(draws.stop - draws.start, stream(seed, "draws", draws.start // BATCH))
+    def make(draws: slice) -> Draws:
+        return proposal.draw(draws.stop - draws.start, stream(seed, "draws", draws.start // batch))
 
     seen = 0
-    for draws in ordered_row_blocks(batch, n_draws, BATCH, n_jobs):
+    for draws in ordered_row_blocks(make, n_draws, batch, n_jobs):
         seen += kept.add(draws)
         if kept.found > limit:
             return kept.multisets(), stopping_time(seen, n_draws, horizon, rng)
     return kept.multisets(), horizon
+
+
+def stopping_time(draws: int, limit: int, horizon: float, rng: np.random.Generator) -> float:
+    """The time of draw number ``draws`` among ``limit`` that fall in [0, horizon].
+
+    Given their number, Poisson arrivals are uniform, so the k-th of N is horizon * Beta(k, N-k+1).
+    """
+    return horizon * float(rng.beta(draws, limit - draws + 1))
+
+
+def inclusion_probabilities(probabilities: NDArray[np.float64], tau: float) -> NDArray[np.float64]:
+    """1 - exp(-P_m tau): the chance that a feature of probability P_m arrived before tau."""
+    return -np.expm1(-probabilities * tau)

@@ -9,29 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.mercer import count_cells
 from kernelsieve._native.supports import list_nonzero
-from kernelsieve._random import keyed_rows
-from kernelsieve.engine.distinct import draw_distinct
-from kernelsieve.engine.mercer_proposal import MercerProposal
-from kernelsieve.engine.rank_conditioning import inclusion_probabilities
-from kernelsieve.engine.row_norm import RowNormProposal
+from kernelsieve.engine.distinct import draw_distinct, inclusion_probabilities
+from kernelsieve.engine.options import EngineOptions
+from kernelsieve.engine.plan import RowPlan
+from kernelsieve.engine.proposals import RowNormProposal, TableProposal
 from kernelsieve.kernels.base import Series
+from kernelsieve.products.basis import TableBasis
 from kernelsieve.products.frame import Frame
-from kernelsieve.products.mercer_basis import MOMENT_CELLS, MercerBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sources.base import Block, Source, as_source
-from kernelsieve.sources.summaries import moments
-
-PROPOSAL_ROWS = 8192  # dense rows that draws come from
-SPARSE_PROPOSAL_ENTRIES = 2**24  # of the sparse rows that draws come from: mostly all of them
-PROPOSAL_ENTRIES = 2**22  # of the Mercer proposal's tables
-MAX_LISTED = 10**8  # multisets looked at when sparse rows are searched for all nonzero ones
-MAX_WHOLE_ORDER = 12  # of the Mercer basis; higher orders are drawn
-HISTOGRAM_ROWS = 8192
-SPREAD_SHARE = 0.02  # of the draws, for what hardly shows on the proposal rows
+from kernelsieve.sources.base import as_source
 
 
 @dataclass(frozen=True)
@@ -60,6 +49,7 @@ class Space(ABC):
 
     frame: Frame
     sparse: bool
+    options: EngineOptions
 
     @abstractmethod
     def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
@@ -77,9 +67,7 @@ class Space(ABC):
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
         """The low degrees that fit the budget, and the first degree left to draw."""
 
-    def draw(
-        self, n_components: int, horizon: float, seed: int, n_jobs: int | None, budget: int
-    ) -> Pool:
+    def draw(self, n_components: int, seed: int, n_jobs: int | None, budget: int) -> Pool:
         """Distinct features with their inclusion probabilities, low degrees whole.
 
         ``budget`` bounds how many of them the whole degrees may take.
@@ -91,7 +79,9 @@ class Space(ABC):
         proposal = self.proposal(lowest)
         if proposal.is_empty:
             return self.whole_pool(whole, n_jobs)
-        drawn, tau = draw_distinct(proposal, n_components - len(whole), horizon, seed, n_jobs)
+        horizon, batch = self.options.max_draws, self.options.batch
+        room = n_components - len(whole)
+        drawn, tau = draw_distinct(proposal, room, horizon, seed, n_jobs, batch)
         features = self.features(
             Multisets.concatenate(whole, drawn), np.ones(len(whole) + len(drawn))
         )
@@ -129,20 +119,33 @@ class Space(ABC):
         proposal = self.proposal(0)
         if proposal.is_empty:
             return 0.0
-        drawn, _ = draw_distinct(proposal, n_components, 40.0 * n_components, seed, n_jobs)
+        horizon = self.options.trial_draws * n_components
+        drawn, _ = draw_distinct(proposal, n_components, horizon, seed, n_jobs, self.options.batch)
         features = self.features(drawn, np.ones(len(drawn)))
         return float(proposal.probabilities(features, n_jobs).sum())
 
 
 class MonomialSpace(Space):
-    """Monomials of a kernel's Taylor series."""
+    """Monomials of a kernel's Taylor series.
 
-    def __init__(self, series: Series, frame: Frame, X: Any, seed: int) -> None:
-        self.series, self.frame = series, frame
+    Parameters
+    ----------
+    series : Series
+        The kernel's series.
+    frame : Frame
+        The coordinates.
+    X : Source, or rows
+        All rows.
+    plan : RowPlan
+        Which of them the draws come from.
+    """
+
+    def __init__(self, series: Series, frame: Frame, X: Any, plan: RowPlan) -> None:
+        self.series, self.frame, self.options = series, frame, plan.options
         source = as_source(X)
         self.sparse = source.sparse
         self.n_rows = source.shape[0]
-        self.rows = source[proposal_rows(source, seed)]
+        self.rows = source[plan.proposal()]
         assert frame.spread is not None
         self.live = np.flatnonzero(frame.spread > 0)  # a coordinate that is 0 makes no feature
 
@@ -153,9 +156,8 @@ class MonomialSpace(Space):
     def proposal(self, lowest: int) -> RowNormProposal:
         if self.rows.shape[0] == self.n_rows:
             return RowNormProposal(self.series, self.frame, self.rows, lowest)
-        return RowNormProposal(
-            self.series, self.frame, self.rows, lowest, self.frame.spread, SPREAD_SHARE
-        )
+        spread, share = self.frame.spread, self.options.spread_share
+        return RowNormProposal(self.series, self.frame, self.rows, lowest, spread, share)
 
     def all_features(self, budget: int) -> Multisets | None:
         degrees = self._degrees()
@@ -182,7 +184,7 @@ class MonomialSpace(Space):
         widest = int(np.diff(self.rows.indptr).max(initial=0))
         each = sum(count_of_degree(widest, int(w)) for w in np.flatnonzero(wanted))
         whole = self.rows.shape[0] == self.n_rows
-        if not whole or each > budget or each * self.n_rows > MAX_LISTED:
+        if not whole or each > budget or each * self.n_rows > self.options.max_listed:
             return None
         constant = int(wanted[0])
         limit = min(budget - constant, each * self.n_rows)
@@ -200,28 +202,36 @@ class MonomialSpace(Space):
         return Multisets.concatenate(Multisets.from_tuples([()] * constant), listed)
 
 
-class MercerSpace(Space):
-    """Products of adapted one-dimensional bases of the Gaussian kernel."""
+class TableSpace(Space):
+    """Products of one-dimensional functions, one family for each coordinate.
+
+    Parameters
+    ----------
+    frame : Frame
+        The coordinates.
+    basis : TableBasis
+        Their functions.
+    X : Source, or rows
+        All rows.
+    plan : RowPlan
+        Which of them the draws come from.
+    """
 
     sparse = False
 
-    def __init__(self, frame: Frame, X: Any, tol: float, seed: int) -> None:
-        self.frame = frame
+    def __init__(self, frame: Frame, basis: TableBasis, X: Any, plan: RowPlan) -> None:
+        self.frame, self.basis, self.options = frame, basis, plan.options
         source = as_source(X)
         self.n_rows = source.shape[0]
-        low, high = _ranges(frame, source)
-        self.basis = MercerBasis.adapted(_histograms(frame, source, low, high), low, high, tol)
-        n_orders = int(self.basis.n_orders.sum())
-        size = max(1024, PROPOSAL_ENTRIES // n_orders)
-        self.rows = source[keyed_rows(self.n_rows, min(size, PROPOSAL_ROWS), seed, "proposal")]
+        self.rows = source[plan.table_proposal(int(basis.n_orders.sum()))]
 
     def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
         basis = self.basis.restricted(multisets)
         return ProductFeatures(self.frame, basis, multisets, weights, sparse=False)
 
-    def proposal(self, lowest: int) -> MercerProposal:
-        share = 0.0 if len(self.rows) == self.n_rows else SPREAD_SHARE
-        return MercerProposal(self.basis, self.frame, self.rows, lowest, share)
+    def proposal(self, lowest: int) -> TableProposal:
+        share = 0.0 if len(self.rows) == self.n_rows else self.options.spread_share
+        return TableProposal(self.basis, self.frame, self.rows, lowest, share)
 
     def all_features(self, budget: int) -> Multisets | None:
         """All products of the orders that are kept: the rest is below the tolerance."""
@@ -231,10 +241,10 @@ class MercerSpace(Space):
         return Multisets.from_table(orders.reshape(len(orders), -1).T)
 
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
-        d = len(self.basis.bases)
+        d = len(self.basis.n_orders)
         highest = int(np.sum(self.basis.n_orders - 1))
         lowest = 0
-        while lowest < min(highest, MAX_WHOLE_ORDER):
+        while lowest < min(highest, self.options.max_whole_order):
             budget -= count_of_degree(d, lowest)
             if budget < 0:
                 break
@@ -243,52 +253,3 @@ class MercerSpace(Space):
         kept = np.ones(len(whole), dtype=bool)
         kept[whole.owners[whole.orders >= self.basis.n_orders[whole.coordinates]]] = False
         return whole.take(np.flatnonzero(kept)), lowest
-
-
-def proposal_rows(source: Source, seed: int) -> NDArray[np.int64]:
-    """The rows that monomials are drawn from."""
-    n_rows = source.shape[0]
-    if not source.sparse:
-        return keyed_rows(n_rows, PROPOSAL_ROWS, seed, "proposal")
-    share = min(1.0, SPARSE_PROPOSAL_ENTRIES / max(1, moments(source).n_entries))
-    return keyed_rows(n_rows, int(np.ceil(share * n_rows)), seed, "proposal")
-
-
-@dataclass
-class _Ranges:
-    """The smallest and largest coordinates of rows."""
-
-    low: NDArray[Any]
-    high: NDArray[Any]
-
-    def __iadd__(self, other: _Ranges) -> _Ranges:
-        np.minimum(self.low, other.low, out=self.low)
-        np.maximum(self.high, other.high, out=self.high)
-        return self
-
-
-def _ranges(frame: Frame, source: Source) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The interval of every coordinate, over all rows."""
-    if frame.rotation is None:  # the columns are known already
-        known = moments(source)
-        return frame.points(known.low[None])[0], frame.points(known.high[None])[0]
-
-    def summary(block: Block) -> _Ranges:
-        points = frame.points(block.X)
-        return _Ranges(points.min(axis=0), points.max(axis=0))
-
-    found = source.reduce(summary, HISTOGRAM_ROWS)
-    return found.low, found.high
-
-
-def _histograms(
-    frame: Frame, source: Source, low: NDArray[Any], high: NDArray[Any]
-) -> NDArray[np.int64]:
-    """How many rows have each coordinate in each of the cells that divide [low, high]."""
-
-    def summary(block: Block) -> NDArray[np.int64]:
-        counts = np.zeros((len(low), MOMENT_CELLS), dtype=np.int64)
-        count_cells(frame.points(block.X), low, high, counts)
-        return counts
-
-    return source.reduce(summary, HISTOGRAM_ROWS)

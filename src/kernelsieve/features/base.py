@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -50,6 +51,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     """
 
     unbiased: ClassVar[bool] = False
+    sizes_itself: ClassVar[bool] = False  # whether n_components may be "auto"
+    _rows_at_once: ClassVar[int | None] = None  # rows of a block; None lets the output decide
 
     n_components: Any
     kernel: Any
@@ -120,6 +123,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _transform(self, X: Any) -> Any:
         """``transform`` of validated rows."""
+        if sp.issparse(X) and self._csr(X[:1]) is not None:
+            size = self._block_rows(X.dtype)
+            blocks = map_row_blocks(
+                lambda rows: self._transform_block(X[rows]), X.shape[0], size, self.n_jobs
+            )
+            return sp.vstack(blocks, format="csr")
         Z = self._empty(X.shape[0], X.dtype)
         map_row_blocks(
             lambda rows: self._fill_finite(X[rows], Z[rows]),
@@ -138,10 +147,19 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _transform_block(self, X: Any) -> Any:
         """``transform`` of a block of validated rows in this thread, for those who stream."""
+        if sp.issparse(X):
+            self.kernel_.check_domain(X)
+            sparse = self._csr(X)
+            if sparse is not None:
+                return sparse
         Z = np.empty((X.shape[0], self.n_components_), dtype=X.dtype)
         for rows in row_blocks(X.shape[0], self._block_rows(X.dtype)):
             self._fill_finite(X[rows], Z[rows])
         return Z
+
+    def _csr(self, X: Any) -> sp.csr_array | None:
+        """The features of CSR rows as CSR, for the maps that keep them sparse; else None."""
+        return None
 
     def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
         """``_fill``, with a word where a row is too long for its float type."""
@@ -175,7 +193,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return valid_rows(self, X, reset)
 
     def _check_n_components(self) -> None:
-        check_count(self.n_components, "n_components", "it is the number of features to make")
+        if not (self.sizes_itself and self.n_components == "auto"):
+            check_count(self.n_components, "n_components", "it is the number of features to make")
 
     def _check_scale(self, dtype: Any) -> None:
         """Refuse a kernel that multiplies rows by what their float type cannot hold."""
@@ -192,6 +211,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
 
     def _block_rows(self, dtype: Any) -> int:
+        if self._rows_at_once is not None:
+            return self._rows_at_once
         row_bytes = max(1, self.n_components_) * np.dtype(dtype).itemsize
         return int(np.clip(BLOCK_BYTES // row_bytes, 32, 8192))
 

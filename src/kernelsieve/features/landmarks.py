@@ -9,8 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._random import keyed_rows, stream
-from kernelsieve.engine.anchors import lambda_for_dimension
-from kernelsieve.engine.thinning import capped_proportional, systematic_sample
+from kernelsieve.engine.scores import (
+    capped_proportional,
+    lambda_for_dimension,
+    systematic_sample,
+)
 from kernelsieve.features.recursive_leverage import recursive_leverage_scores
 from kernelsieve.features.rpcholesky import rpcholesky_pivots
 from kernelsieve.kernels import Kernel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import row_hashes, stream
-from kernelsieve.engine.thinning import capped_proportional, systematic_sample
+from kernelsieve.engine.scores import capped_proportional, systematic_sample
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.linalg.whitening import inverse_of_lower, times_upper

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
-from kernelsieve._random import stream
-from kernelsieve.engine.space import MonomialSpace, Space
+from kernelsieve.engine.scores import Selector, row_norm_selector
 from kernelsieve.features.sampled import SampledFeatures
-from kernelsieve.paper.parameters import SamplerParameters
-from kernelsieve.paper.row_sampler import RowSampler
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.paper.selectors import single_round_selector
 from kernelsieve.sources.base import Source
-
-MAX_DRAWS = 2_000_000
 
 
 class RowNormFeatures(SampledFeatures):
@@ -67,7 +60,7 @@ class RowNormFeatures(SampledFeatures):
     ['1', 'x0', 'x0 x1', 'x0^2', 'x1', 'x1^2']
     """
 
-    samplers: ClassVar = {"exact": True, "paper": False}
+    samplers: ClassVar = ("exact", "paper")
 
     def __init__(
         self,
@@ -100,20 +93,7 @@ class RowNormFeatures(SampledFeatures):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _choose(self, space: Space, X: Source, n_components: int, seed: int) -> ProductFeatures:
+    def _selector(self, rows: Source, alpha: float) -> Selector:
         if self.sampler == "paper":
-            assert isinstance(space, MonomialSpace)
-            rows = X.in_memory("sampler='paper'")
-            parameters = SamplerParameters.practical(X.shape[1], space.series.degree)
-            sampler = RowSampler(
-                space.frame.points(rows),
-                space.series,
-                None,
-                self._alpha,
-                parameters,
-                stream(seed, "sampler"),
-                n_jobs=self.n_jobs,
-            )
-            return space.features(*sampler.draw(n_components, stream(seed, "rows")).features())
-        pool = space.draw(n_components, MAX_DRAWS, seed, self.n_jobs, n_components // 2)
-        return pool.features.reweighted(1.0 / np.sqrt(pool.inclusion))
+            return single_round_selector(rows, alpha, self.n_jobs)
+        return row_norm_selector("sampler='exact'", self.n_jobs)

@@ -321,7 +321,7 @@ class SeriesKernel(Kernel):
         self, X: Any, tol: float, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
         """``series`` of a source, or of rows that are known to be valid."""
-        check_choice(center, "center", ("auto", True, False))
+        center = check_choice(center, "center", ("auto", True, False))
         if not (isinstance(tol, int | float | np.number) and tol >= 0):
             raise ValueError(f"tol={tol!r} must be >= 0: it is the trace that truncation may cost")
         source = as_source(X)

@@ -1,8 +1,8 @@
-"""Leverage paths as a second source of features (DESIGN 4.6 to 4.8), corrected exactly.
+"""Leverage paths as a second source of features, corrected exactly.
 
 Paths are proposed by the sketch on the anchors; a path's own probability is known, so nothing has
-to be summed over the columns of M. Every feature m is split between the sources in proportion to
-what they are meant to sample,
+to be summed over the columns of M (docs/why-the-engine.md, "Propose and correct"). Every feature m
+is split between the sources in proportion to what they are meant to sample,
 
     h_j(m) = |phi_m . M_j|^2 / S_m,    h_0(m) = kappa P_m / S_m,    S_m = |phi_m . M|^2 + kappa P_m,
 
@@ -12,13 +12,14 @@ probability, over all units (j, tuple) and multisets that were drawn, has expect
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._random import root_seed, stream
-from kernelsieve.engine.anchors import Anchors
-from kernelsieve.engine.distinct import draw_distinct
-from kernelsieve.engine.rank_conditioning import inclusion_probabilities
+from kernelsieve.engine.distinct import draw_distinct, inclusion_probabilities
+from kernelsieve.engine.scores import Anchors
 from kernelsieve.engine.space import MonomialSpace, Pool
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.paths import PathDraws
@@ -28,9 +29,8 @@ from kernelsieve.products.multisets import Multisets
 
 def leverage_pool(
     space: MonomialSpace,
-    anchors: Anchors,
+    make_anchors: Callable[[], Anchors],
     size: int,
-    horizon: float,
     seed: int,
     n_jobs: int | None,
 ) -> Pool:
@@ -45,8 +45,9 @@ def leverage_pool(
     proposal = space.proposal(lowest)
     if proposal.is_empty:
         return space.whole_pool(whole, n_jobs)
+    anchors, options = make_anchors(), space.options
     half = max(1, (size - len(whole)) // 2)  # neither source may be without draws
-    by_norm, tau = draw_distinct(proposal, half, horizon, seed, n_jobs)
+    by_norm, tau = draw_distinct(proposal, half, options.max_draws, seed, n_jobs, options.batch)
     units = _Units(*_draw_paths(space, anchors, half, lowest, seed, n_jobs))
     union, owners = _union(whole, by_norm, units.multisets)
     features = space.features(union, np.ones(len(union)))

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import map_row_blocks
 from kernelsieve._progress import track
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_positive
@@ -21,8 +20,6 @@ from kernelsieve.products.frame import Frame
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.summaries import squared_norms
-
-BLOCK_ROWS = 2048  # that a thread evaluates at a time
 
 
 @dataclass(frozen=True)
@@ -134,16 +131,4 @@ def _trace(series: Series, points: Any) -> float:
 def _evaluate(features: ProductFeatures, X: Any, n_jobs: int | None) -> NDArray[Any]:
     """S Phi transposed: the features of all rows, dense."""
     # In an order of the names, which dense and sparse rows share, not in that of the columns.
-    order = np.argsort(features.multisets.hashes())
-    Z = np.empty((X.shape[0], len(features)), dtype=X.dtype)
-
-    def block(rows: slice) -> None:
-        if features.sparse:
-            values = features.csr(X[rows]).toarray()
-        else:
-            values = np.empty((X[rows].shape[0], len(features)), dtype=X.dtype)
-            features.fill(X[rows], values)
-        Z[rows] = values[:, order]
-
-    map_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs)
-    return Z
+    return features.values(X, n_jobs)[:, np.argsort(features.multisets.hashes())]

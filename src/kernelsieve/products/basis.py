@@ -9,7 +9,7 @@ one-dimensional kernels is one more class of the second kind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,16 @@ from numpy.typing import NDArray
 from kernelsieve.products.multisets import Multisets
 
 
+@runtime_checkable
 class Basis(Protocol):
     """One-dimensional functions as the evaluation of products sees them.
 
     A product is root(x) * exp(log_scale) * prod over its atoms (i, k) of atom_ik(x). The root holds
     what all products share, such as exp(-|x'|^2 / 2) or prod_i e_0(x_i).
     """
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether it has all atoms of these multisets, and that many coordinates."""
 
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """Logarithms of the constants in front of the products.
@@ -89,7 +93,7 @@ class TableBasis(Basis, Protocol):
     def masses(self, coordinate: int) -> NDArray[np.float64]:
         """Mean e_k^2 over the rows that the basis was made for.
 
-        A basis from ``of_tables`` evaluates products and nothing else: it need not know masses.
+        A basis from a model file evaluates products and nothing else: it need not know masses.
 
         Returns
         -------
@@ -121,13 +125,9 @@ class TableBasis(Basis, Protocol):
         ndarray of shape (B,)
         """
 
-    def restricted(self, multisets: Multisets) -> Self:
-        """The same functions, with tables only for the orders that ``multisets`` use."""
+    def restricted(self, multisets: Multisets) -> Basis:
+        """The same functions, with tables only for the orders that ``multisets`` use.
 
-    @property
-    def tables(self) -> dict[str, NDArray[Any]]:
-        """All that evaluation needs, as flat arrays (what a model file stores)."""
-
-    @classmethod
-    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> Self:
-        """A basis that evaluates products, from the ``tables`` of another."""
+        That is what a map keeps and what a model file stores, so it is also ``Persistent``. It
+        may be a leaner class that can only evaluate.
+        """

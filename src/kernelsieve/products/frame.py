@@ -9,13 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._random import keyed_rows
 from kernelsieve._state import Persistent, array, optional, scaling, wrong
 from kernelsieve.kernels.base import Series
 from kernelsieve.sources.base import as_source
 from kernelsieve.sources.summaries import column_means, moments, second_moments, squared_norms
 
-ROTATION_ROWS = 8192  # any rotation is right; these rows suffice for a good one
 # Directions that those rows do not show may show elsewhere: they keep this share of the mean.
 SPREAD_FLOOR = 1e-3
 
@@ -65,11 +63,13 @@ class Frame(Persistent):
         """The same frame with the columns of X (a source, or rows) as its coordinates."""
         return replace(self, spread=self.scale * np.sqrt(moments(X).mean_squares(self.center)))
 
-    def rotated(self, X: Any, seed: int) -> Frame:
-        """The same frame, turned to the principal directions of (some rows of) X."""
-        n_rows = X.shape[0]
-        rows = keyed_rows(n_rows, ROTATION_ROWS, seed, "rotation")
-        whole = len(rows) == n_rows
+    def rotated(self, X: Any, rows: NDArray[np.int64] | None = None) -> Frame:
+        """The same frame, turned to the principal directions of X.
+
+        ``rows`` are the numbers of the rows that show them (rising); None looks at all.
+        """
+        rows = np.arange(X.shape[0]) if rows is None else rows
+        whole = len(rows) == X.shape[0]
         directions, values = principal_directions(as_source(X)[rows], self.center)
         floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
         values = np.where(values > floor, values, 0.0 if whole else floor)

@@ -1,9 +1,8 @@
-"""Product Mercer features of the Gaussian kernel (DESIGN 4.10).
+"""The Mercer basis of the Gaussian kernel (docs/why-the-engine.md, "Adapted bases").
 
-The kernel is a product over coordinates, so any orthonormal basis e_0, e_1, ... of the Gaussian's
-one-dimensional space gives a lifting phi_m(x) = prod_i e_(m_i)(x_i). Here each coordinate has the
-basis that its own distribution favours: e_k = sum_j U_jk b_j, b_j(u) = exp(-u^2/2) u^j / sqrt(j!),
-with U the eigenvectors of mean(b b^T). U is orthogonal, so the basis is complete for every real u.
+Each coordinate has the functions that its own distribution favours: e_k = sum_j U_jk b_j with
+b_j(u) = exp(-u^2/2) u^j / sqrt(j!) and U the eigenvectors of mean(b b^T). U is orthogonal, so the
+basis is complete for every real u.
 """
 
 from __future__ import annotations
@@ -15,14 +14,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.mercer import POINTS, all_damped_powers, mercer_atoms, tabulate
+from kernelsieve._native.mercer import (
+    POINTS,
+    all_damped_powers,
+    count_cells,
+    mercer_atoms,
+    tabulate,
+)
 from kernelsieve._state import INT64, Persistent, array, wrong
 from kernelsieve.kernels.base import SeriesTooLongError
+from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.summaries import moments
 
 GRID_STEP = 1.0 / 64.0
 GRID_MARGIN = 0.25
+HISTOGRAM_ROWS = 8192  # whose histograms are made at once
 MOMENT_CELLS = 256  # the distribution of a coordinate, as a histogram
 EVERYWHERE = 1e-7  # the weight of the whole range in a distribution: it orders what has no rows
 MAX_ORDERS = 700
@@ -97,7 +106,7 @@ def _all_damped_powers(u: NDArray[np.float64], count: int) -> NDArray[np.float64
 
 
 class MercerBasis(Persistent):
-    """Adapted bases of all coordinates, with tables for the orders in use.
+    """Adapted bases of all coordinates, with tables for the orders in use (a TableBasis).
 
     Parameters
     ----------
@@ -170,6 +179,14 @@ class MercerBasis(Persistent):
         )
 
     @classmethod
+    def of_rows(
+        cls, frame: Frame, source: Source, tol: float, block_rows: int = HISTOGRAM_ROWS
+    ) -> MercerBasis:
+        """Bases adapted to the points of a source, up to a loss of ``tol``."""
+        low, high = _ranges(frame, source, block_rows)
+        return cls.adapted(_histograms(frame, source, low, high, block_rows), low, high, tol)
+
+    @classmethod
     def adapted(
         cls, histograms: NDArray[np.int64], low: NDArray[Any], high: NDArray[Any], tol: float
     ) -> MercerBasis:
@@ -190,6 +207,14 @@ class MercerBasis(Persistent):
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """Products of basis functions need no constant."""
         return np.zeros(len(multisets))
+
+    def masses(self, coordinate: int) -> NDArray[np.float64]:
+        """Mean e_k^2 of one coordinate over its distribution, for its orders in use."""
+        return self.bases[coordinate].masses[: self.n_orders[coordinate]]
+
+    def loss(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
+        """1 - sum_k e_k^2 over the orders in use: shape (B,)."""
+        return np.clip(1.0 - self.squares(coordinate, line).sum(axis=0), 0.0, None)
 
     def squares(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """e_k^2 of one coordinate for its orders in use: shape (n_orders, B)."""
@@ -256,3 +281,43 @@ def _orders_for(basis: CoordinateBasis, tol: float) -> int:
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of some tables begins in a flat array, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+@dataclass
+class _Ranges:
+    """The smallest and largest coordinates of rows."""
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    def __iadd__(self, other: _Ranges) -> _Ranges:
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        return self
+
+
+def _ranges(frame: Frame, source: Source, block_rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The interval of every coordinate, over all rows."""
+    if frame.rotation is None:  # the columns are known already
+        known = moments(source)
+        return frame.points(known.low[None])[0], frame.points(known.high[None])[0]
+
+    def summary(block: Block) -> _Ranges:
+        points = frame.points(block.X)
+        return _Ranges(points.min(axis=0), points.max(axis=0))
+
+    found = source.reduce(summary, block_rows)
+    return found.low, found.high
+
+
+def _histograms(
+    frame: Frame, source: Source, low: NDArray[Any], high: NDArray[Any], block_rows: int
+) -> NDArray[np.int64]:
+    """How many rows have each coordinate in each of the cells that divide [low, high]."""
+
+    def summary(block: Block) -> NDArray[np.int64]:
+        counts = np.zeros((len(low), MOMENT_CELLS), dtype=np.int64)
+        count_cells(frame.points(block.X), low, high, counts)
+        return counts
+
+    return source.reduce(summary, block_rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,44 +11,17 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
-from kernelsieve._parallel import ordered_row_blocks, row_blocks
+from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
+from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame
+from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.trie import atom_ranges, build_trie
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
 SPARSE_BLOCK_ROWS = 2048
-
-
-@runtime_checkable
-class Basis(Protocol):
-    """What a family of one-dimensional functions offers to products of them."""
-
-    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
-        """Whether it has all atoms of these multisets, and that many coordinates."""
-
-    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
-        """The logarithm of the constant in front of each product."""
-
-    def work_dtype(self, dtype: Any) -> Any:
-        """The float type in which products of atoms neither overflow nor underflow."""
-
-    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The coordinates whose values it needs to make atoms of ``coordinates``."""
-
-    def dense_atoms(
-        self,
-        lines: NDArray[Any],
-        squared_radius: Callable[[], NDArray[np.float64]],
-        coordinates: NDArray[np.int64],
-        orders: NDArray[np.int64],
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The atoms of a block of rows, (n_atoms, B), and the root values, (B,)."""
-
-    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
-        """The root values of sparse rows."""
 
 
 class ProductFeatures(Persistent):
@@ -116,6 +89,7 @@ class ProductFeatures(Persistent):
         """The same features (weights by column) without building the tree again."""
         copy = object.__new__(ProductFeatures)
         copy.__dict__ = {**self.__dict__, "weights": weights, "_prepared": {}}
+        copy.__dict__.pop("_largest", None)
         return copy
 
     def _prepare(self, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -138,10 +112,50 @@ class ProductFeatures(Persistent):
         )
         evaluator(table, roots, trie.depth, trie.atom, trie.columns, weights, trie.max_depth, out)
 
-    def fill(self, X: NDArray[Any], out: NDArray[Any]) -> None:
-        """Features of dense rows, row-major, into ``out`` (n, s)."""
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether zeros of a row stay zeros, so that the features of CSR rows are sparse."""
+        frame = self.frame
+        monomials = isinstance(self.basis, MonomialBasis)
+        return monomials and frame.center is None and frame.rotation is None
+
+    def overflows(self, X: Any, dtype: Any) -> bool:
+        """Whether a feature of these rows might exceed ``dtype``: cheap, and never wrongly False.
+
+        A look at the rows, which are fewer numbers than their features.
+        """
+        entries = X.data if sp.issparse(X) else X
+        largest = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
+        radius = max(1.0, self.frame.scale * np.sqrt(X.shape[1]) * largest)
+        log_scale, degree = self._largest
+        log_bound = max(0.0, log_scale) + degree * np.log(radius)
+        return not log_bound < np.log(np.finfo(dtype).max) - 1.0
+
+    @cached_property
+    def _largest(self) -> tuple[float, int]:
+        """The logarithm of the largest constant in front of a product, and the highest degree."""
+        scales = self.basis.log_scales(self.multisets)
+        log_scale = float(scales.max() + np.log(self.weights.max(initial=1.0)))
+        return log_scale, int(self.multisets.degrees().max())
+
+    def fill(self, X: Any, out: NDArray[Any]) -> None:
+        """Write the features of rows, which may be sparse, into ``out`` of shape (n, s)."""
         for rows in row_blocks(X.shape[0], BLOCK_ROWS):
-            self._dense(evaluate_rows, X[rows], out[rows])
+            block = X[rows].toarray() if sp.issparse(X) else X[rows]
+            self._dense(evaluate_rows, block, out[rows])
+
+    def values(self, X: Any, n_jobs: int | None) -> NDArray[Any]:
+        """The features of rows as a dense array of shape (n, s)."""
+        Z = np.empty((X.shape[0], len(self)), dtype=X.dtype)
+
+        def block(rows: slice) -> None:
+            if sp.issparse(X) and self.keeps_sparse:
+                Z[rows] = self.csr(X[rows]).toarray()
+            else:
+                self.fill(X[rows], Z[rows])
+
+        map_row_blocks(block, X.shape[0], SPARSE_BLOCK_ROWS, n_jobs)
+        return Z
 
     def csr(self, X: Any) -> sp.csr_array:
         """Features of CSR rows, as CSR."""
