@@ -267,12 +267,27 @@ def test_leverage_is_worth_more_than_norms() -> None:
     for seed in range(8):
         recursive = recursive_leverage_sampling(X, series, alpha, s, 1 / 3, random_state=seed)
         by_leverage.append(float(spectral_epsilon(K, evaluate(recursive, X), alpha)))
-        fitted = RowNormFeatures(
-            s, kernel=kernel, alpha=alpha, sampler="paper", rotate=False, random_state=seed
-        )
-        by_norm.append(float(spectral_epsilon(K, fitted.fit_transform(X), alpha)))
+        # Not the map, which takes all 6 features: one round of draws.
+        single = recursive_leverage_sampling(X, series, 1e9, s, 1 / 3, random_state=seed)
+        assert len(single.lambdas) == 1
+        by_norm.append(float(spectral_epsilon(K, evaluate(single, X), alpha)))
     assert np.median(by_leverage) < 1.0
     assert np.median(by_norm) > 5 * np.median(by_leverage)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("name", ["row norm", "recursion"])
+def test_all_features_where_more_are_asked_for(name: str, make: Any) -> None:
+    """Independent draws would miss some: 10 monomials, each with weight 1."""
+    X, kernel = points(40, 3), Polynomial(2, 1.0, 1.0)
+    for size in (10, 15):
+        fitted = UNBIASED[name](n_components=size, kernel=kernel, random_state=0).fit(make(X))
+        assert sorted(fitted.monomials_) == sorted(oracles.multisets(3, 2))
+        np.testing.assert_array_equal(fitted.weights_, 1.0)
+        Z = as_dense(fitted.transform(make(X)))
+        np.testing.assert_allclose(Z @ Z.T, gram_of(kernel, X), rtol=1e-10)
+    fewer = UNBIASED[name](n_components=9, kernel=kernel, random_state=0).fit(make(X))
+    assert fewer.n_components_ <= 9
 
 
 # --- E[S^T S] = I --------------------------------------------------------------------------------
@@ -324,7 +339,8 @@ def standard_errors_off(name: str, kernel: Any, seeds: int, make: Any) -> Array:
     return np.where(exact, 0.0, bias / np.where(exact, 1.0, errors))
 
 
-KERNELS = {"polynomial": Polynomial(3, 1.0, 0.5), "gaussian": Gaussian(0.4)}
+#: With more features than are asked for: else a map takes them all.
+KERNELS = {"polynomial": Polynomial(5, 0.5, 0.5), "gaussian": Gaussian(0.4)}
 
 
 @pytest.mark.parametrize(
