@@ -48,8 +48,8 @@ def test_from_a_table_to_predictions_and_an_explanation() -> None:
     assert "regression of 'rent', 120 rows" in said
     assert "Model:   rent.ks" in said
     said = run("explain", "rent.ks").stdout
-    assert "Columns that matter" in said
-    assert "Monomials that matter" in said
+    assert "Permutation importance (increase in RMSE" in said
+    assert "Most important monomials" in said
     assert "Picture: rent.png" in said
     assert Path("rent.png").read_bytes().startswith(b"\x89PNG")
     assert max(map(len, said.splitlines())) <= 80
@@ -110,14 +110,14 @@ def test_what_was_done_is_noted_and_strict_refuses_it(
     table = flats(120)
     table["size"][4] = np.nan
     written(tmp_path / "flats.csv", table)
-    assert "Note: column 'size': 1 missing value was filled in with" in fit().stderr
+    assert "Note: column 'size': 1 missing value replaced by the median" in fit().stderr
     notes = json.loads(fit("--json").stdout)["notes"]
     assert len(notes) == 1
     said = failing(["fit", "flats.csv", "--target", "rent", "--strict"], capsys)
-    assert "1 missing value was filled in" in said
-    assert "refused by strict" in said
+    assert "1 missing value replaced" in said
+    assert "strict mode" in said
     said = failing(["predict", "model.ks", "flats.csv", "--strict"], capsys)
-    assert "refused by strict" in said
+    assert "strict mode" in said
 
 
 @pytest.mark.parametrize("name", ["z.parquet", "z.npz", "z.csv", "z.svm"])
@@ -148,14 +148,17 @@ def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
 WRONG = {
     "absent": (["fit", "no.csv", "--target", "a"], "no.csv does not exist"),
     "target": (["fit", "flats.csv", "--target", "a"], "has no column 'a': it has size, town"),
-    "no target": (["fit", "flats.csv"], "say which column to predict (--target), one of size"),
+    "no target": (["fit", "flats.csv"], "name the column to predict with --target, one of size"),
     "alpha": (["fit", "flats.csv", "--target", "rent", "--alpha", "-1"], "--alpha -1: give a"),
     "gamma": (["fit", "flats.csv", "--target", "rent", "--gamma", "x"], "'cv', 'scale', 'auto'"),
     "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "unknown method 'x'"),
     "kernel": (["fit", "flats.csv", "--target", "rent", "--kernel", "x"], "kernel='x' is unknown"),
     "features": (["fit", "flats.csv", "--target", "rent", "--features", "0"], "n_components=0"),
-    "name": (["fit", "flats.csv", "--target", "rent", "-o", "m.pkl"], "it must end with .ks"),
-    "folder": (["fit", "flats.csv", "--target", "rent", "-o", "no/m.ks"], "there is no folder"),
+    "name": (["fit", "flats.csv", "--target", "rent", "-o", "m.pkl"], "the name must end with .ks"),
+    "folder": (
+        ["fit", "flats.csv", "--target", "rent", "-o", "no/m.ks"],
+        "the folder no does not exist",
+    ),
     "drop": (["fit", "flats.csv", "--target", "rent", "--drop", "x"], "has no column 'x'"),
     "model": (["predict", "no.ks", "flats.csv"], "no.ks"),
     "no model": (["predict", "flats.csv", "flats.csv"], "no kernelsieve model"),
@@ -178,7 +181,7 @@ def test_wrong_use_ends_with_one_line(
 
 def test_other_models_are_told_from_tables(capsys: pytest.CaptureFixture[str]) -> None:
     kernelsieve.save(kernelsieve.KernelRidge(), "ridge.ks")
-    assert "holds a KernelRidge" in failing(["predict", "ridge.ks", "flats.csv"], capsys)
+    assert "contains a KernelRidge" in failing(["predict", "ridge.ks", "flats.csv"], capsys)
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. The work is done elsewhere, and imported when needed."""
+"""The command line: parse, call, print. The work is done elsewhere and imported when needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelsieve.cli._common import UserError, app, complain
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line.
 
-    Exit codes: 0 done, 2 an error of use (one red line), 130 stopped by Ctrl-C.
+    Exit codes: 0 for success, 2 for a user error (one red line), 130 for Ctrl-C.
     """
     try:
         code = app(args=arguments, prog_name="kernelsieve", standalone_mode=False)
@@ -27,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         typer.secho("Stopped.", err=True)
         code = 130
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except MemoryError as error:
-        code = complain(f"not enough memory: {error or 'use fewer features or fewer rows'}")
+        code = complain(f"out of memory: {error or 'use fewer features or fewer rows'}")
     except Exception as error:
-        # Typer's own errors of use; which class they have depends on its version.
+        # Typer's own user errors; their class depends on its version.
         if not hasattr(error, "format_message"):
             raise
         code = complain(error.format_message())
@@ -64,7 +64,7 @@ def options(
     kernelsieve fit flats.csv --target rent -o rent.ks
     kernelsieve predict rent.ks new.csv -o out.csv
     kernelsieve explain rent.ks
-    kernelsieve datasets     which datasets there are, and where
+    kernelsieve datasets     list the known datasets
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -1,4 +1,4 @@
-"""What the commands share: the application, errors of use, notes, output."""
+"""Shared by the commands: the application, user errors, notes, output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ app = typer.Typer(
 
 
 class UserError(Exception):
-    """Something that the user can put right: shown as one line, without a traceback."""
+    """A problem that the user can solve; shown as one line, without a traceback."""
 
 
 def complain(message: str) -> int:
-    """One red line; the exit code of errors of use."""
+    """Print one red line; return the exit code of user errors."""
     line = " ".join(message.split())
     typer.secho(f"Error: {line}", fg="red", err=True)
     return 2
@@ -31,7 +31,7 @@ def complain(message: str) -> int:
 
 @contextmanager
 def user_errors(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn what a wrong argument or a missing file raises into a UserError."""
+    """Convert exceptions about wrong arguments or files to a UserError."""
     try:
         yield
     except kinds as error:
@@ -47,13 +47,13 @@ def require_files(*paths: Path) -> None:
 
 
 def hush() -> None:
-    """For --quiet and --json: no notice that loops are being compiled."""
+    """For --quiet and --json: do not announce that code is being compiled."""
     logging.getLogger("kernelsieve").setLevel(logging.ERROR)
 
 
 @contextmanager
 def notes(quiet: bool) -> Iterator[list[str]]:
-    """Warnings become notes: a dim line each, on stderr, and a list for machines."""
+    """Show warnings as notes: one dim line each on stderr, and a list for --json."""
     found: list[str] = []
     if quiet:
         hush()
@@ -75,7 +75,7 @@ def notes(quiet: bool) -> Iterator[list[str]]:
 
 @contextmanager
 def steps(quiet: bool) -> Iterator[Any]:
-    """Shows which step is going on, and for how long, where somebody is looking."""
+    """Show the current step and its duration on a terminal."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -88,7 +88,7 @@ def steps(quiet: bool) -> Iterator[Any]:
 
 
 def print_json(content: Any) -> None:
-    """For machines; what is not a finite number becomes null."""
+    """Print JSON; infinite and undefined numbers become null."""
     import json
 
     typer.echo(json.dumps(_finite(content), indent=1, ensure_ascii=False))
@@ -105,24 +105,24 @@ def _finite(content: Any) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """What stands between commas."""
+    """Split a text at commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def integers(text: str, option: str) -> list[int]:
-    """Whole numbers between commas."""
+    """Split a text at commas into whole numbers."""
     try:
         return [int(word) for word in words(text)]
     except ValueError:
         raise UserError(
-            f"{option} {text}: give whole numbers with commas between, for example 250,500"
+            f"{option} {text}: give whole numbers separated by commas, for example 250,500"
         ) from None
 
 
 def folder(out: Path) -> Path:
-    """A folder to write to, made if it is not there."""
+    """Create a folder to write to unless it exists."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
+        raise UserError(f"--out {out}: cannot create this folder ({error.strerror})") from error
     return out

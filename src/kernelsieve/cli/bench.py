@@ -77,7 +77,7 @@ def bench(
     The protocol of the paper: inputs are standardised, one gamma and one
     alpha, chosen by cross-validation on Fourier features, serve every method,
     and s doubles until the error stops improving. Training time counts
-    features and regression. A run that was stopped goes on where it was.
+    features and regression. Interrupted runs resume.
 
     [bold]Examples[/bold]
 
@@ -122,7 +122,7 @@ def bench(
 
 @app.command("datasets")
 def list_datasets() -> None:
-    """List the datasets, and where their files are looked for."""
+    """List the known datasets and the folders that are searched for them."""
     from rich.console import Console
     from rich.table import Table
 
@@ -146,8 +146,8 @@ def list_datasets() -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"\nFiles are looked for in {datasets.data_folder()} (KERNELSIEVE_DATA names another "
-        f"folder); downloads go to {datasets.cache_folder()}.",
+        f"\nData folder: {datasets.data_folder()} (set KERNELSIEVE_DATA to change it). "
+        f"Downloads go to {datasets.cache_folder()}.",
         highlight=False,
         soft_wrap=True,
     )

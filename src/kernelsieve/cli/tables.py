@@ -1,4 +1,4 @@
-"""Models of people's own files: fit, predict, embed, explain."""
+"""The commands for models of tables: fit, predict, embed, explain."""
 
 from __future__ import annotations
 
@@ -35,26 +35,32 @@ METHOD = Annotated[
     ),
 ]
 FEATURES = Annotated[int, typer.Option(metavar="S", help="Number of features.")]
-ALPHA = Annotated[str, typer.Option(metavar="X", help="The ridge: 'cv' or a number.")]
-GAMMA = Annotated[str, typer.Option(metavar="X", help="'cv', 'scale', 'auto' or a number.")]
-DEGREE = Annotated[int, typer.Option(metavar="N", help="Of the polynomial kernel.")]
+ALPHA = Annotated[
+    str, typer.Option(metavar="X", help="Ridge: 'cv' (cross-validation) or a number.")
+]
+GAMMA = Annotated[
+    str, typer.Option(metavar="X", help="Kernel width: 'cv', 'scale', 'auto' or a number.")
+]
+DEGREE = Annotated[int, typer.Option(metavar="N", help="Degree of the polynomial kernel.")]
 TASK = Annotated[str, typer.Option(metavar="NAME", help="auto, regression or classification.")]
-DROP = Annotated[str, typer.Option(metavar="A,B", help="Columns to leave out.")]
+DROP = Annotated[str, typer.Option(metavar="A,B", help="Columns to ignore.")]
 READABLE = Annotated[
-    bool, typer.Option("--readable", help="Products of columns, not of principal components.")
+    bool, typer.Option("--readable", help="Use products of columns, not of principal components.")
 ]
 STRICT = Annotated[
-    bool, typer.Option("--strict", help="Refuse missing values and columns that cannot be used.")
+    bool, typer.Option("--strict", help="Fail on missing values and unusable columns.")
 ]
-SEED = Annotated[int, typer.Option(metavar="N", help="Of all random choices.")]
-THREADS = Annotated[int | None, typer.Option(metavar="N", help="Threads.", show_default="all")]
+SEED = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
+THREADS = Annotated[
+    int | None, typer.Option(metavar="N", help="Number of threads.", show_default="all cores")
+]
 
 
 @app.command()
 def fit(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
-    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="What to predict.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The model.")] = Path(
+    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Model file.")] = Path(
         "model.ks"
     ),
     kernel: KERNEL = "gaussian",
@@ -72,11 +78,11 @@ def fit(
     json: JSON = False,
     quiet: QUIET = False,
 ) -> None:
-    """Learn a column of a table, and write the model to a file.
+    """Fit a model that predicts a column of a table, and save it to a file.
 
-    Numbers are scaled, texts become 0/1 columns, missing values are filled
-    in. A fifth of the rows is set aside to judge the model, which is then
-    fitted to all of them. In LIBSVM files the column is called 'target'.
+    Numbers are standardised, texts become 0/1 columns, and missing values are
+    filled in. A fifth of the rows is set aside to judge the model, which is
+    then fitted to all rows. The label of a LIBSVM file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -116,28 +122,26 @@ def fit(
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="The rows, with the same columns.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File written by fit.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Table with the same columns.")],
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="csv, parquet, arrow, npz.", show_default="screen"
+            "--out", "-o", metavar="FILE", help="csv, parquet, arrow, npz.", show_default="print"
         ),
     ] = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probabilities of the classes.")
-    ] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Add class probabilities.")] = False,
     std: Annotated[
-        bool, typer.Option("--std", help="Add the standard deviations of a regression.")
+        bool, typer.Option("--std", help="Add standard deviations (regression only).")
     ] = False,
     strict: STRICT = False,
     json: JSON = False,
     quiet: QUIET = False,
 ) -> None:
-    """Predict the target of every row of a table.
+    """Predict the target for every row of a table.
 
-    Columns are matched by name; further ones do not matter. Where the table
-    holds the target too, the scores are printed.
+    Columns are matched by name; others are ignored. If the table contains the
+    target, the scores are printed.
 
     [bold]Examples[/bold]
 
@@ -180,10 +184,12 @@ def embed(
     ] = Path("features.parquet"),
     model: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Use the features of this model.", show_default="new"),
+        typer.Option(
+            metavar="FILE", help="Use the features of this model file.", show_default="new"
+        ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Choose features for this column.")
+        str | None, typer.Option(metavar="COLUMN", help="Choose features that predict this column.")
     ] = None,
     kernel: KERNEL = "gaussian",
     method: METHOD = "adaptive",
@@ -199,10 +205,10 @@ def embed(
     json: JSON = False,
     quiet: QUIET = False,
 ) -> None:
-    """Write the features of a table: a matrix whose inner products are the kernel.
+    """Write the features of a table: rows whose inner products are the kernel.
 
-    Any linear method on them is a kernel method. Sparse features stay sparse
-    in npz and LIBSVM files.
+    A linear method on these features is a kernel method. Sparse features stay
+    sparse in npz and LIBSVM files.
 
     [bold]Examples[/bold]
 
@@ -256,19 +262,21 @@ def embed(
 
 @app.command()
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
-    top: Annotated[int, typer.Option(metavar="N", help="Columns and monomials to show.")] = 10,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File written by fit.")],
+    top: Annotated[
+        int, typer.Option(metavar="N", help="Number of columns and monomials to show.")
+    ] = 10,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="png, svg, pdf.", show_default="the model's name.png"),
+        typer.Option(metavar="FILE", help="png, svg, pdf.", show_default="MODEL.png"),
     ] = None,
-    no_picture: Annotated[bool, typer.Option("--no-picture", help="Text only.")] = False,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Print text only.")] = False,
     json: JSON = False,
 ) -> None:
-    """Show what a model is made of, in the words of the columns.
+    """Explain a model in terms of the columns of its table.
 
-    The columns that matter, the products of them that matter, and how well
-    the features stand for the kernel.
+    Shows permutation importances of the columns, the most important products
+    of columns, and how well the features approximate the kernel.
 
     [bold]Examples[/bold]
 
@@ -317,15 +325,15 @@ def _load(path: Path, strict: bool) -> TableModel:
     model = load(path)
     if not isinstance(model, TableModel) or not hasattr(model, "facts_"):
         raise UserError(
-            f"{path} holds a {type(model).__name__}, and not what 'kernelsieve fit' writes: use "
-            "kernelsieve.load in Python"
+            f"{path} contains a {type(model).__name__}, not a model of 'kernelsieve fit': load it "
+            "in Python with kernelsieve.load"
         )
     model.encoder_.strict = strict
     return model
 
 
 def _errors() -> Any:
-    """What files, tables and parameters raise when they are wrong."""
+    """Convert the exceptions of files, tables and parameters to user errors."""
     from kernelsieve.persistence import ModelFileError
     from kernelsieve.tables import TableError
 

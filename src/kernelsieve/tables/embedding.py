@@ -1,4 +1,4 @@
-"""The features of a table, for other people's models."""
+"""The features of a table, for models of other libraries."""
 
 from __future__ import annotations
 
@@ -24,19 +24,30 @@ def embedding(
     readable: bool = False,
     **options: Any,
 ) -> tuple[Any, NDArray[np.object_], NDArray[Any] | None]:
-    """The features of a table, their names and the target's values (classes by number).
+    """Compute the features of a table.
 
     Parameters
     ----------
     data : path, frame or mapping of columns
     target : str, optional
-        A column that the features are chosen for, which is not among the inputs.
-    drop, strict
-        As in TableEncoder.
-    method, readable
-        As in TableModel.
+        The column that the features are chosen for; it is not an input.
+    drop : sequence of str
+        Columns to ignore.
+    strict : bool, default False
+        Raise a TableError for missing values and columns that cannot be used.
+    method : str, default "adaptive"
+        One of the names in ``kernelsieve.tuning.methods.METHODS``.
+    readable : bool, default False
+        Use products of columns, never of principal components.
     **options
-        Of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
+        Parameters of the map: n_components, kernel, gamma, degree, alpha, random_state, n_jobs.
+
+    Returns
+    -------
+    Z : ndarray or CSR array of shape (n, s)
+    names : ndarray of str, of shape (s,)
+    y : ndarray of shape (n,) or None
+        The target; classes are numbered from 0.
 
     Examples
     --------

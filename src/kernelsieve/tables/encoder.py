@@ -1,6 +1,6 @@
-"""From columns of numbers, times and texts to a matrix; what was learned is recorded.
+"""The table encoder: columns of numbers, times and texts become a matrix.
 
-Numbers and times are standardised, and cut at 8 standard deviations; texts become 0/1 columns.
+Numbers and times are standardised and clipped at 8 standard deviations; texts become 0/1 columns.
 """
 
 from __future__ import annotations
@@ -20,19 +20,26 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
 
 CLIP = 8.0  # standard deviations
-MOST_LEVELS = 1_000  # texts of one column that get a 0/1 column; the rarer ones share one
-FEW_LEVELS = 50  # so many different texts are categories whatever the number of rows
+MOST_LEVELS = 1_000  # categories of a column with a 0/1 column of their own; the others share one
+FEW_LEVELS = 50  # up to so many distinct texts are categories, however few rows there are
 MOST_SPARSE_COLUMNS = 10_000_000
-SPARSE_BELOW = 0.2  # share of nonzeros at which the matrix is kept sparse
+SPARSE_BELOW = 0.2  # share of nonzeros below which the matrix is sparse
 OTHER = "(other)"
 ABSENT = "(missing)"
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A column of numbers, or of times (seconds since 1970, UTC), standardised.
+    """A standardised column of numbers, or of times in seconds since 1970 (UTC).
 
-    ``fill`` stands for missing values: the median.
+    Attributes
+    ----------
+    name : str
+    is_time : bool
+    fill : float
+        Replaces missing values: the median.
+    mean, scale : float
+        The mean and the standard deviation.
     """
 
     name: str
@@ -43,44 +50,51 @@ class Scaled:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the columns that it becomes."""
+        """Names of the columns of the matrix."""
         return [self.name]
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A column of texts: a 0/1 column for each of them."""
+    """A column of categories, with a 0/1 column for each.
+
+    Attributes
+    ----------
+    name : str
+    levels : tuple of str
+        The categories, "(other)" for the rare ones and "(missing)" where needed.
+    """
 
     name: str
     levels: tuple[str, ...]
 
     @property
     def labels(self) -> list[str]:
-        """Names of the columns that it becomes."""
+        """Names of the columns of the matrix."""
         return [f"{self.name}={level}" for level in self.levels]
 
 
 class TableEncoder(BaseEstimator):
-    """Makes a matrix of a table, and the same of every later table with those columns.
+    """Encode a table as a matrix, and later tables with the same columns in the same way.
 
-    What is done that the user may want to know (missing values filled in, columns left out, texts
-    that were not there in training) is a TableNotice, a warning.
+    A TableNotice (a warning) tells the user about missing values that were filled in, columns that
+    were ignored, and categories not seen in training.
 
     Parameters
     ----------
     drop : sequence of str
-        Columns to leave out.
+        Columns to ignore.
     strict : bool, default False
-        Refuse what is otherwise done with a notice: filling in missing values, leaving out
-        columns of names or numbers of things, texts that were not there in training.
+        Raise a TableError in place of every notice.
 
     Attributes
     ----------
     columns_ : list of Scaled and Levels
+        How each column is encoded.
     matrix_columns_ : int
-        Columns of a sparse matrix, which stay as they are.
+        The number of columns of a sparse matrix, which are not changed.
     sparse_ : bool
-        Whether the result is CSR.
+        Whether the result is a CSR array.
 
     Examples
     --------
@@ -97,7 +111,17 @@ class TableEncoder(BaseEstimator):
         self.strict = strict
 
     def fit(self, table: Any, y: Any = None) -> Self:
-        """Learn what to do with every column."""
+        """Learn how to encode each column.
+
+        Parameters
+        ----------
+        table : Table, path, frame or mapping of columns
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
         table = as_table(table)
         if table.n_rows == 0:
             raise TableError(f"{table.where} has no rows")
@@ -111,19 +135,19 @@ class TableEncoder(BaseEstimator):
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
         if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
             raise TableError(
-                f"{table.where} has {self.matrix_columns_:,} sparse columns, more than the "
-                f"{MOST_SPARSE_COLUMNS:,} that are allowed: number those that occur from 1 on"
+                f"{table.where} has {self.matrix_columns_:,} sparse columns, and the limit is "
+                f"{MOST_SPARSE_COLUMNS:,}: renumber the columns that occur, starting from 1"
             )
         if self.width == 0:
             raise TableError(
-                f"{table.where} has no column to learn from besides {listed(self.drop)}"
+                f"{table.where} has no column to learn from except {listed(self.drop)}"
             )
         self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * self.width
         return self
 
     @property
     def width(self) -> int:
-        """How many columns the matrix has."""
+        """The number of columns of the matrix."""
         return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
 
     def _learn(self, table: Table, name: str, values: NDArray[Any]) -> Scaled | Levels | None:
@@ -133,12 +157,12 @@ class TableEncoder(BaseEstimator):
         present = [value for value in values.tolist() if value is not None]
         levels, counts = np.unique(np.array(present, dtype=str), return_counts=True)
         if len(levels) < 2 and len(present) == table.n_rows:
-            self._note(f"column {name!r} is always {listed(levels.tolist())}: left out", table)
+            self._note(f"column {name!r} is always {listed(levels.tolist())}; ignored", table)
             return None
         if len(levels) > max(FEW_LEVELS, len(present) // 2):
             self._note(
-                f"column {name!r} has {len(levels):,} different texts in {table.n_rows:,} rows, "
-                "as names have: left out",
+                f"column {name!r} looks like an identifier ({len(levels):,} distinct values in "
+                f"{table.n_rows:,} rows); ignored",
                 table,
             )
             return None
@@ -153,42 +177,61 @@ class TableEncoder(BaseEstimator):
         self._refuse_infinite(table, name, values)
         present = values[~np.isnan(values)]
         if len(present) == 0:
-            self._note(f"column {name!r} has no values at all: left out", table)
+            self._note(f"column {name!r} is empty; ignored", table)
             return None
-        # A power of two near the largest value, without which squares would leave the float range.
+        # Divide by a power of two near the largest value: squares of raw values could overflow.
         peak = float(2.0 ** (np.frexp(np.abs(present).max())[1] - 1))
         if present.min() == present.max():
-            self._note(f"column {name!r} is always {present[0]:g}: left out", table)
+            self._note(f"column {name!r} is always {present[0]:g}; ignored", table)
             return None
         mean, scale = peak * float(np.mean(present / peak)), peak * float(np.std(present / peak))
         return Scaled(name, is_time, float(np.median(present)), mean, scale)
 
     def transform(self, table: Any) -> Any:
-        """The matrix: dense, or CSR where most of it is zero."""
+        """Encode a table.
+
+        Parameters
+        ----------
+        table : Table, path, frame or mapping of columns
+            With at least the columns of the training table; their order does not matter.
+
+        Returns
+        -------
+        X : ndarray or CSR array of shape (n_rows, width)
+            Sparse if most of it is zero.
+        """
         check_is_fitted(self)
         table = as_table(table)
         if table.n_rows == 0:
             raise TableError(f"{table.where} has no rows")
         self._check_columns(table)
-        entries, start = [], 0
-        rows = np.arange(table.n_rows)
+        return self._sparse(table) if self.sparse_ else self._dense(table)
+
+    def _dense(self, table: Table) -> NDArray[np.float64]:
+        X, start = np.zeros((table.n_rows, self.width)), 0
         for column in self.columns_:
             if isinstance(column, Scaled):
-                entries.append((rows, np.full(table.n_rows, start), self._numbers(table, column)))
+                X[:, start] = self._numbers(table, column)
             else:
                 places = self._places(table, column)
-                there = places >= 0
-                entries.append((rows[there], start + places[there], np.ones(there.sum())))
+                there = np.flatnonzero(places >= 0)
+                X[there, start + places[there]] = 1.0
             start += len(column.labels)
-        X = self._assembled(entries, (table.n_rows, start), self._matrix(table))
-        return X if self.sparse_ else X.toarray()
+        return X
 
-    def _assembled(self, entries: list[Any], shape: tuple[int, int], matrix: Any) -> Any:
-        parts = [matrix] if self.matrix_columns_ else []
-        if entries:
-            row, place, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-            parts.insert(0, sp.csr_array((value, (row, place)), shape=shape))
-        X = sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0]
+    def _sparse(self, table: Table) -> sp.csr_array:
+        parts: list[Any] = []
+        for column in self.columns_:
+            shape = (table.n_rows, len(column.labels))
+            if isinstance(column, Scaled):
+                parts.append(sp.csr_array(self._numbers(table, column)[:, None]))
+            else:
+                places = self._places(table, column)
+                there = np.flatnonzero(places >= 0)
+                entries = (np.ones(len(there)), (there, places[there]))
+                parts.append(sp.csr_array(entries, shape=shape))
+        parts += [self._matrix(table)] if self.matrix_columns_ else []
+        X = sp.csr_array(sp.hstack(parts, format="csr"))
         X.eliminate_zeros()
         return X
 
@@ -196,18 +239,18 @@ class TableEncoder(BaseEstimator):
         absent = [column.name for column in self.columns_ if column.name not in table.columns]
         if absent:
             raise TableError(
-                f"{table.where} lacks {_plural(len(absent), 'column')} that the model was fitted "
-                f"with: {listed(absent)}; it has {listed(table.columns)}"
+                f"{table.where} lacks {_plural(len(absent), 'column')} of the training table: "
+                f"{listed(absent)}; it has {listed(table.columns)}"
             )
         width = 0 if table.matrix is None else table.matrix.shape[1]
         if width > self.matrix_columns_ or (self.matrix_columns_ and table.matrix is None):
             raise TableError(
-                f"{table.where} has {width:,} sparse columns, and the model was fitted with "
+                f"{table.where} has {width:,} sparse columns, and the training table had "
                 f"{self.matrix_columns_:,}"
             )
 
     def _matrix(self, table: Table) -> Any:
-        """The sparse columns, as many as in training: LIBSVM files end with their last nonzero."""
+        """The sparse columns, as many as in training: a LIBSVM file ends with its last nonzero."""
         if table.matrix is None or table.matrix.shape[1] == self.matrix_columns_:
             return table.matrix
         matrix = table.matrix.copy()
@@ -220,8 +263,8 @@ class TableEncoder(BaseEstimator):
             values = _times(values, table, column.name)
         elif column.is_time:
             raise TableError(
-                f"{table.where}: column {column.name!r} held times when the model was fitted, and "
-                "holds numbers now"
+                f"{table.where}: column {column.name!r} holds numbers, and in training it held "
+                "times"
             )
         elif values.dtype.kind == "O":
             values = self._from_texts(table, column.name, values)
@@ -229,30 +272,26 @@ class TableEncoder(BaseEstimator):
         missing = np.isnan(values)
         if missing.any():
             fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
-            count = int(missing.sum())
-            self._note(
-                f"column {column.name!r}: {_plural(count, 'missing value')} "
-                f"{'was' if count == 1 else 'were'} filled in with {fill}",
-                table,
-            )
+            count = _plural(int(missing.sum()), "missing value")
+            self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
             values = np.where(missing, column.fill, values)
         with np.errstate(over="ignore"):
             return np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
 
     def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Numbers that a frame holds as texts."""
+        """Convert numbers that are stored as texts."""
         for row, value in enumerate(values.tolist()):
             if value is not None and not is_number(value):
                 raise TableError(
-                    f"{table.where}: column {name!r} held numbers when the model was fitted, and "
-                    f"has {_short(value)} in row {row + 1}"
+                    f"{table.where}: column {name!r} is {_short(value)} in row {row + 1}, and in "
+                    "training it held numbers"
                 )
         return np.array([np.nan if value is None else float(value) for value in values.tolist()])
 
     def _places(self, table: Table, column: Levels) -> NDArray[np.int64]:
-        """Which 0/1 column every row has; -1 where it has none."""
+        """The 0/1 column of every row, or -1."""
         values = table.columns[column.name]
-        if values.dtype.kind == "f":  # texts that all look like numbers in this table
+        if values.dtype.kind == "f":  # categories that all look like numbers here
             values = np.array([None if np.isnan(v) else f"{v:g}" for v in values], dtype=object)
         known = {level: place for place, level in enumerate(column.levels)}
         other, absent = known.get(OTHER, -1), known.get(ABSENT, -1)
@@ -265,8 +304,8 @@ class TableEncoder(BaseEstimator):
         unseen = [v for v in values.tolist() if v is not None and v not in known]
         if unseen and other < 0:
             self._note(
-                f"column {column.name!r}: {_plural(len(unseen), 'row')} with a text that was not "
-                f"there in training, first {_short(unseen[0])}",
+                f"column {column.name!r}: {_plural(len(unseen), 'row')} with categories not seen "
+                f"in training, for example {_short(unseen[0])}",
                 table,
             )
         return found
@@ -275,25 +314,34 @@ class TableEncoder(BaseEstimator):
         bad = np.flatnonzero(np.isinf(values))
         if bad.size:
             raise TableError(
-                f"{table.where}: column {name!r} is {values[bad[0]]} in row {bad[0] + 1}: only "
-                "finite numbers can be used"
+                f"{table.where}: column {name!r} is {values[bad[0]]} in row {bad[0] + 1}: replace "
+                "it by a finite number, or leave it empty"
             )
 
     def _note(self, notice: str, table: Table) -> None:
-        """Say what is done, or refuse to do it."""
+        """Warn, or raise if strict."""
         if self.strict:
-            raise TableError(f"{table.where}: {notice} (refused by strict)")
+            raise TableError(f"{table.where}: {notice} (strict mode)")
         warnings.warn(notice, TableNotice, stacklevel=3)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of the matrix."""
+        """Name the columns of the matrix.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        names : ndarray of str, of shape (width,)
+        """
         names = [label for column in self.columns_ for label in column.labels]
         names += [f"x{i + 1}" for i in range(self.matrix_columns_)]  # as LIBSVM counts
         return np.array(names, dtype=object)
 
 
 def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Seconds since 1970 where every text that is not missing is a time in ISO 8601."""
+    """Convert texts to seconds since 1970, or return None unless all are ISO 8601 times."""
     seconds = [_seconds(value) for value in values.tolist()]
     known = [s for s, value in zip(seconds, values.tolist(), strict=True) if value is not None]
     if not known or any(s is None for s in known):
@@ -310,8 +358,8 @@ def _times(values: NDArray[Any], table: Table, name: str) -> NDArray[np.float64]
         if wrong is None:
             return np.full(len(values), np.nan)
         raise TableError(
-            f"{table.where}: column {name!r} held times when the model was fitted, and has "
-            f"{_short(values[wrong])} in row {wrong + 1}"
+            f"{table.where}: column {name!r} is {_short(values[wrong])} in row {wrong + 1}, and in "
+            "training it held times"
         )
     return found
 

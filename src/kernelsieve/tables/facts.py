@@ -1,6 +1,6 @@
-"""What can be said of a fitted table model: scores, columns and monomials that matter.
+"""Facts about a fitted table model: scores, permutation importances, monomials, diagnostics.
 
-All of it is plain numbers and texts, so that a model file can carry it.
+They are plain numbers and texts, so that a model file can hold them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def scores(
 
 
 def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
-    """What a fitted model is made of, and how well its features stand for the kernel."""
+    """Describe a fitted model: its parts, and how well its features approximate the kernel."""
     features = model.features_
     rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
     facts: dict[str, Any] = {
@@ -95,7 +95,7 @@ def _chosen(features: FeatureMap) -> FeatureMap:
 
 
 def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, Any]:
-    """Statistical dimension, spectral epsilon and the mass of each degree, on a sample."""
+    """Compute statistical dimension, spectral epsilon and the mass of each degree on a sample."""
     series = None
     if isinstance(features.kernel_, SeriesKernel):
         with suppress(SeriesTooLongError):  # the data reach too far for a Taylor series
@@ -112,9 +112,13 @@ def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, An
 def column_importances(
     model: Any, X: Any, y: NDArray[Any], encoder: TableEncoder, seed: int
 ) -> list[tuple[str, float]]:
-    """How much worse the model does on unseen rows when a column's values are shuffled.
+    """Compute the permutation importance of each column of the table on unseen rows.
 
-    In units of the target's standard deviation (RMSE), or of accuracy; the largest first.
+    Returns
+    -------
+    list of (str, float)
+        The increase in RMSE in standard deviations of the target, or in the share of wrong
+        classes, when the values of the column are shuffled; the largest first.
     """
     rows = np.sort(stream(seed, "importances").permutation(X.shape[0])[:PERMUTED_ROWS])
     X, y = X[rows], y[rows]
@@ -151,7 +155,7 @@ def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
 
 
 def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
-    """The monomials that matter: of the model, or of a readable stand-in that follows it."""
+    """List the most important monomials of the model, or of a readable model fitted to it."""
     rows = np.sort(stream(seed, "stand-in").permutation(X.shape[0])[:STAND_IN_ROWS])
     features = _chosen(model.features_)
     ridge = getattr(model, "ridge_", model)
@@ -183,7 +187,7 @@ def _monomials(found: Explanation, fidelity: float | None) -> dict[str, Any]:
 
 
 def check_facts(facts: Any) -> None:
-    """Raise where facts from a file are not what can be printed and drawn."""
+    """Raise unless facts from a file can be printed and drawn."""
     numbers = ("rows", "inputs", "test rows", "alpha", "features", "seconds", "diagnostic rows",
                "statistical dimension", "spectral epsilon")  # fmt: skip
     texts = ("target", "task", "method", "kernel")
@@ -212,7 +216,7 @@ def check_facts(facts: Any) -> None:
 
 def _check(right: bool, name: str) -> None:
     if not right:
-        raise ValueError(f"{name} is not as it should be")
+        raise ValueError(f"{name} has the wrong type or length")
 
 
 def _are_numbers(values: Any) -> bool:
@@ -223,59 +227,74 @@ def _are_numbers(values: Any) -> bool:
 
 
 def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
-    """All of it, in lines of at most ``width`` characters."""
+    """Format facts in lines of at most ``width`` characters.
+
+    Parameters
+    ----------
+    facts : dict
+        The ``facts_`` of a TableModel.
+    top : int, default 10
+        How many columns and monomials to list.
+    width : int, default 80
+
+    Returns
+    -------
+    str
+    """
     parts = [summary_lines(facts), column_lines(facts, top), monomial_lines(facts, top)]
     return "\n\n".join("\n".join(printable(line, width) for line in part) for part in parts)
 
 
 def summary_lines(facts: dict[str, Any]) -> list[str]:
-    """The model, its scores and its diagnostics."""
-    scores = ", ".join(
+    """Format the model, its scores and its diagnostics."""
+    scores = [
         f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
         for name, value in facts["scores"].items()
-    )
+    ]
     lines = {
         "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
         f"{facts['inputs']:,} inputs",
         "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
         "Features": f"{facts['features']:,} of {facts['method']}",
-        "On unseen rows": scores,
+        f"{facts['test rows']:,} test rows": f"\n{'':<18}".join(scores),
         "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
         "Spectral epsilon": f"{facts['spectral epsilon']:.2g}, estimated on "
-        f"{facts['diagnostic rows']:,} rows with alpha scaled",
-        "Mass of degrees": _mass_text(facts["degree mass"]),
+        f"{facts['diagnostic rows']:,} rows",
+        "Degree shares": _mass_text(facts["degree mass"]),
     }
-    return [f"{name + ':':<18}{text}" for name, text in lines.items()]
+    return "\n".join(f"{name + ':':<18}{text}" for name, text in lines.items()).split("\n")
 
 
 def _rounded(text: str) -> str:
-    """The same with numbers of at most four digits."""
+    """Round the numbers in a text to four digits."""
     return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
 
 
 def _mass_text(masses: list[float]) -> str:
     if not masses:
-        return "the kernel has no Taylor series on these data"
+        return "none: the kernel has no Taylor series here"
     shown = [f"{degree}: {mass:.0%}" for degree, mass in enumerate(masses) if mass >= 0.005]
     return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")
 
 
 def column_lines(facts: dict[str, Any], top: int) -> list[str]:
-    """What shuffling a column costs."""
-    what = "accuracy" if facts["task"] == "classification" else "error / deviation of the target"
+    """Format the permutation importances."""
+    what = "increase in RMSE, in standard deviations of the target"
+    if facts["task"] == "classification":
+        what = "decrease in accuracy"
     shown = [(printable(name, 40), value) for name, value in facts["columns"][:top]]
     width = max([6, *(len(name) for name, _ in shown)])
-    heads = [f"Columns that matter (loss of {what} when shuffled)"]
+    heads = [f"Permutation importance ({what})"]
     return heads + [f"  {name:<{width}}  {value:8.4f}" for name, value in shown]
 
 
 def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
-    """The monomials, and whose they are."""
+    """Format the monomials, with a line that says which model they belong to."""
     found = facts["monomials"]
     names = [printable(name, 48) for name in found["names"][:top]]
     rows = list(zip(names, found["coefficients"], found["importances"], strict=False))
-    width = max([8, *map(len, names)])
-    lines = [f"{'Monomials that matter':<{width + 2}}  coefficient  importance"]
+    width = max([22, *map(len, names)])
+    lines = [f"{'Most important monomials':<{width + 2}}  coefficient  importance"]
     lines += [f"  {name:<{width}}  {c:>11.4g}  {size:>10.4g}" for name, c, size in rows]
     lines += [
         f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
@@ -283,15 +302,15 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     lines[-1] += ")"
     if found["fidelity"] is not None:
         lines.append(
-            f"of a stand-in (degree 2, {STAND_IN_FEATURES} features) that follows the model with "
-            f"R2 = {found['fidelity']:.3f};"
+            f"These belong to a polynomial of degree 2 fitted to the model (R2 = "
+            f"{found['fidelity']:.3f})."
         )
-        lines.append("fit with readable features (--readable) to see the model's own")
+        lines.append("Fit with --readable to see monomials of the model itself.")
     return lines
 
 
 def printable(text: str, width: int = 80) -> str:
-    """A line for a terminal."""
-    # Names may come from a stranger's file: what steers a terminal is shown, not sent.
+    """Make a line safe for a terminal and cut it at ``width`` characters."""
+    # Names may come from a stranger's file: control characters are shown, not sent.
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= width else text[: width - 1] + "…"

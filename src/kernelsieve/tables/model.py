@@ -1,4 +1,4 @@
-"""From a table to predictions: encode, choose gamma and alpha, fit, judge, explain."""
+"""A kernel model of a table: encode, choose gamma and alpha, fit, judge, explain."""
 
 from __future__ import annotations
 
@@ -32,45 +32,55 @@ Progress = Callable[[str], None]
 
 
 class TableModel(BaseEstimator):
-    """A kernel model of a column of a table: what ``kernelsieve fit`` makes.
+    """A kernel model that predicts one column of a table; ``kernelsieve fit`` makes one.
 
-    Numbers are scaled, texts become 0/1 columns and missing values are filled in, with a notice;
-    gamma and alpha are chosen by cross-validation; a fifth of the rows is set aside to judge the
-    model, which is then fitted to all of them.
+    Numbers are standardised, texts become 0/1 columns, and missing values are filled in with a
+    notice. Gamma and alpha are chosen by cross-validation. A fifth of the rows is set aside to
+    judge the model, which is then fitted to all rows.
 
     Parameters
     ----------
     target : str
         The column to predict.
     task : "auto", "regression" or "classification"
-        "auto" takes classification for texts, and for numbers with two different values.
+        "auto" means classification for texts and for numbers with two distinct values.
     kernel : str or Kernel, default "gaussian"
     method : str, default "auto"
         The feature map: "auto", "adaptive", "row-norm", "nystrom", "fourier", "oblivious",
-        "tensor-sketch" or "maclaurin".
+        "tensor-sketch", "maclaurin", or another name in ``kernelsieve.tuning.methods.METHODS``.
     n_components : int, default 2000
+        The number of features.
     gamma : "cv", "scale", "auto" or float
+        The kernel's width; "cv" chooses it by cross-validation.
     alpha : "cv" or float
-    degree, coef0
-        Of polynomial kernels.
+        The ridge; "cv" chooses it by cross-validation.
+    degree : int, default 3
+        The degree of a polynomial kernel.
+    coef0 : float, default 1.0
+        The constant of a polynomial kernel.
     readable : bool, default False
-        Products of columns only, never of principal components.
+        Use products of columns, never of principal components.
     drop : sequence of str
-        Columns to leave out.
+        Columns to ignore.
     strict : bool, default False
-        As in TableEncoder.
+        Raise a TableError for missing values, columns that cannot be used, and categories not seen
+        in training.
     random_state : int, default 0
     n_jobs : int, default all cores
 
     Attributes
     ----------
     encoder_ : TableEncoder
+        Makes the matrix that the model is fitted to.
     model_ : KernelRidge or KernelRidgeClassifier
         Fitted to all rows.
-    task_ : str
-    alpha_, gamma_ : float
+    task_ : "regression" or "classification"
+    alpha_ : float
+        The ridge that was used.
+    gamma_ : float or str
+        The width that was used.
     facts_ : dict
-        What `explain` prints: scores on the rows set aside, columns and monomials that matter.
+        What `explain` prints: scores on the rows set aside, permutation importances, monomials.
 
     Examples
     --------
@@ -122,9 +132,19 @@ class TableModel(BaseEstimator):
     # --- fit -------------------------------------------------------------------------------------
 
     def fit(self, data: Any, y: Any = None, progress: Progress = lambda step: None) -> Self:
-        """Fit to a table: a path, a pandas, polars or Arrow frame, or a mapping of columns.
+        """Fit to a table.
 
-        ``progress`` is called with the name of every step.
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+            Frames of pandas, polars and Arrow are understood. One column is the target.
+        y : ignored
+        progress : callable, optional
+            Called with the name of each step.
+
+        Returns
+        -------
+        self
         """
         start = time.perf_counter()
         self._check_choices()
@@ -157,11 +177,11 @@ class TableModel(BaseEstimator):
     def _judged(
         self, table: Table, y: NDArray[Any], seed: int, progress: Progress
     ) -> dict[str, Any]:
-        """Gamma and alpha, and scores of a model that saw nothing of some rows, not even a mean."""
+        """Choose gamma and alpha, and score a model on rows that nothing was learned from."""
         train, test = self._split(y, seed)
         encoder = self._encoder(strict=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableNotice)  # said of the whole table already
+            warnings.simplefilter("ignore", TableNotice)  # the whole table gave them already
             encoder.fit(table.take(train))
             X_train, X_test = (
                 _in_float_type(encoder.transform(table.take(rows)), table.n_rows)
@@ -184,14 +204,15 @@ class TableModel(BaseEstimator):
         check_count(self.n_components, "n_components", "it is the number of features")
 
     def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows to learn from and to be judged on; of every class some, where there are enough."""
+        """Split the rows into those to learn from and those that judge."""
         size = min(max(1, round(TEST_SHARE * len(y))), MOST_TEST_ROWS)
         labels = y if self.task_ == "classification" else None
         train, test = Judge(len(y), seed, labels).set_apart(size)
         if labels is not None and len(np.unique(y[train])) < 2:
             classes, counts = np.unique(y, return_counts=True)
             raise TableError(
-                f"class {str(classes[counts.argmin()])!r} has too few rows to learn from"
+                f"class {str(classes[counts.argmin()])!r} has too few rows to learn from: merge it "
+                "with another class, or remove it"
             )
         return train, test
 
@@ -249,18 +270,40 @@ class TableModel(BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The labels; only of a classifier."""
+        """The labels of a classifier, of shape (n_classes,)."""
         check_is_fitted(self)
         if self.task_ != "classification":
-            raise AttributeError(f"{self.target!r} was learned by regression: it has no classes")
+            raise AttributeError(
+                f"{self.target!r} was learned by regression, so there are no classes"
+            )
         return self.model_.classes_
 
     def predict(self, data: Any) -> NDArray[Any]:
-        """The target of every row."""
+        """Predict the target of every row.
+
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Numbers, or labels.
+        """
         return self.model_.predict(self._encoded(data))
 
     def predict_proba(self, data: Any) -> NDArray[Any]:
-        """Probabilities of the classes."""
+        """Predict the probabilities of the classes; only for a classification.
+
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            In the order of ``classes_``.
+        """
         self._require("classification", "probabilities")
         return self.model_.predict_proba(self._encoded(data))
 
@@ -329,17 +372,35 @@ class TableModel(BaseEstimator):
         return Predictions(table.n_rows, columns, judged)
 
     def transform(self, data: Any) -> Any:
-        """The features of every row."""
+        """Compute the features of every row.
+
+        Parameters
+        ----------
+        data : path, frame or mapping of columns
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n, s)
+        """
         return self.model_.features_.transform(self._encoded(data))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the features."""
+        """Name the features.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str, of shape (s,)
+        """
         check_is_fitted(self)
         names = self.encoder_.get_feature_names_out()
         return self.model_.features_.get_feature_names_out(names)
 
     def _known_targets(self, table: Table) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Which rows of a table hold a target that can be compared, and its values."""
+        """Find the rows of a table whose target can be compared; also return its values."""
         nothing = np.empty(0, dtype=np.int64)
         values = table.columns.get(str(self.target))
         if values is None or (self.task_ == "regression" and values.dtype.kind != "f"):
@@ -359,10 +420,15 @@ class TableModel(BaseEstimator):
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)
         if self.task_ != task:
-            raise TableError(f"{self.target!r} was learned by {self.task_}: it has no {what}")
+            raise TableError(f"{self.target!r} was learned by {self.task_}, so there are no {what}")
 
     def explain(self) -> str:
-        """What the model is made of, as text; ``plots.plot_table_model`` draws it."""
+        """Describe the model as text; ``plots.plot_table_model`` draws the same facts.
+
+        Returns
+        -------
+        str
+        """
         check_is_fitted(self)
         return as_text(self.facts_)
 
@@ -401,7 +467,7 @@ def label_text(label: Any) -> str:
 
 
 def _in_float_type(X: Any, n_rows: int) -> Any:
-    """float32 for models of many rows: half the memory and time."""
+    """Use float32 for models of many rows: half the memory and time."""
     return X.astype(np.float32) if n_rows >= FLOAT32_ROWS else X
 
 

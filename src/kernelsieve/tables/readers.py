@@ -1,4 +1,4 @@
-"""Tables in files: CSV, Parquet, Arrow, LIBSVM and npz, by the suffix of the name."""
+"""Readers of table files, by the suffix of the name: CSV, Parquet, Arrow, LIBSVM and npz."""
 
 from __future__ import annotations
 
@@ -32,15 +32,24 @@ LARGEST_CELL = 2**24  # characters
 
 
 def read_table(path: str | os.PathLike[str]) -> Table:
-    """The table in a file.
+    """Read a table from a file.
 
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` or ``.txt`` with a header line (comma, semicolon or tab between the
-        columns; also ``.gz``), ``.parquet``, ``.arrow`` or ``.feather``, ``.npz`` (an array X and
-        perhaps names of its columns and y, or a sparse matrix of scipy), ``.svm``, ``.libsvm`` or
-        ``.svmlight``.
+        ``.csv``, ``.tsv`` or ``.txt`` with a header line, separated by commas, semicolons or tabs,
+        also with ``.gz``; ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and
+        optionally names of its columns, and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm``
+        or ``.svmlight``.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    TableError
+        If the file is missing, damaged or of another format.
 
     Examples
     --------
@@ -57,9 +66,9 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
     )
     if last not in READERS:
-        raise TableError(f"{path}: no reader for {last or 'a name without suffix'}: {kinds()}")
+        raise TableError(f"{path}: cannot read {last or 'a file without a suffix'}: {kinds()}")
     if path.is_dir():
-        raise TableError(f"{path} is a folder: name a file")
+        raise TableError(f"{path} is a folder: name a file in it")
     try:
         return READERS[last](path)
     except FileNotFoundError:
@@ -69,8 +78,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
 
 def kinds() -> str:
-    """What can be read, for messages."""
-    return f"it must end with {', '.join(READERS)}"
+    """The suffixes that can be read, for messages."""
+    return f"the name must end with {', '.join(READERS)}"
 
 
 def _read_csv(path: Path) -> Table:
@@ -79,7 +88,7 @@ def _read_csv(path: Path) -> Table:
         with _open(path) as file:
             header, rows = _cells(path, file)
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
-        raise TableError(f"{path} is no table in UTF-8 text: {error}") from error
+        raise TableError(f"{path} is not a text table in UTF-8: {error}") from error
     refuse_twice(str(path), header)
     cells = zip(*rows, strict=True) if rows else [[]] * len(header)
     return Table(
@@ -89,12 +98,12 @@ def _read_csv(path: Path) -> Table:
 
 
 def _cells(path: Path, file: TextIO) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of texts, all of the header's length."""
+    """Read the header and the rows, all of the header's length."""
     first = file.readline(LARGEST_CELL)
     reader = csv.reader(_lines(first, file), delimiter=max(",;\t", key=first.count))
     header = [name.strip() for name in next(reader, [])]
     if not any(header):
-        raise TableError(f"{path} has no header line with the names of its columns")
+        raise TableError(f"{path} has no header line with column names")
     rows = []
     for row in reader:
         if len(row) not in (0, len(header)) and any(cell.strip() for cell in row):
@@ -131,7 +140,7 @@ def _read_arrow(path: Path) -> Table:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, TableError):
             raise
-        raise TableError(f"{path} is no {path.suffix} file: {error}") from error
+        raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
 
 
 def _read_npz(path: Path) -> Table:
@@ -143,7 +152,7 @@ def _read_npz(path: Path) -> Table:
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, zlib.error) as error:
         if isinstance(error, TableError):
             raise
-        raise TableError(f"{path} is no .npz file of plain arrays: {error}") from error
+        raise TableError(f"{path} is not a .npz file of plain arrays: {error}") from error
 
 
 def _named(path: Path, arrays: dict[str, Any]) -> Table:
@@ -167,7 +176,7 @@ def _read_svmlight(path: Path) -> Table:
             content = gzip.decompress(content)
         X, y = load_svmlight_file(io.BytesIO(content))
     except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TableError(f"{path} is no LIBSVM file: {error}") from error
+        raise TableError(f"{path} is not a LIBSVM file: {error}") from error
     return Table(str(path), {"target": np.asarray(y, dtype=np.float64)}, sp.csr_array(X))
 
 

@@ -1,4 +1,4 @@
-"""A table of named columns, or a sparse matrix, from a file or from a frame in memory."""
+"""A table of named columns, or a sparse matrix, from a frame in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_COLUMNS = 20_000  # of a dense matrix without names
 
 
 class TableError(ValueError):
-    """A table that cannot be used as it is: the message says which, where, and the way out."""
+    """A table that cannot be used; the message says where the problem is and how to solve it."""
 
 
 class TableNotice(UserWarning):
-    """What was done to a table that its owner may want to know."""
+    """A warning about how a table was understood or changed."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,11 @@ class Table:
     ----------
     where : str
         The file, for messages.
-    columns : dict of str to ndarray
-        float64 with NaN where a value is missing, or objects: texts, and None where one is missing.
-    matrix : CSR or None
+    columns : dict of str to ndarray of shape (n_rows,)
+        Numbers are float64 with NaN for missing values; texts are objects with None for them.
+    matrix : CSR array of shape (n_rows, n_sparse) or None
         Sparse inputs without names, beside the columns.
+    n_rows : int
     """
 
     where: str
@@ -49,11 +50,11 @@ class Table:
         if self.matrix is not None:
             lengths.add(self.matrix.shape[0])
         if len(lengths) > 1:
-            raise TableError(f"{self.where}: its columns have different lengths {sorted(lengths)}")
+            raise TableError(f"{self.where}: the columns have different lengths {sorted(lengths)}")
         object.__setattr__(self, "n_rows", lengths.pop() if lengths else 0)
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column, or an error that lists those there are."""
+        """Get a column by name; the error message lists those there are."""
         if name not in self.columns:
             raise TableError(f"{self.where} has no column {name!r}: it has {listed(self.columns)}")
         return self.columns[name]
@@ -91,33 +92,33 @@ def as_table(data: Any) -> Table:
 
 
 def from_matrix(where: str, X: NDArray[Any]) -> Table:
-    """Columns x0, x1, ... of a dense matrix."""
+    """Make a table of a dense matrix, with columns x0, x1, ..."""
     if X.ndim != 2:
-        raise TableError(f"{where}: X has the shape {X.shape}, and rows and columns are needed")
+        raise TableError(f"{where}: X has shape {X.shape}, and a table has two dimensions")
     if X.shape[1] > MOST_COLUMNS:
         raise TableError(
-            f"{where}: {X.shape[1]:,} dense columns are more than {MOST_COLUMNS:,}: give them as a "
-            "sparse matrix, or fit a model on the array in Python"
+            f"{where} has {X.shape[1]:,} dense columns, and the limit is {MOST_COLUMNS:,}: pass a "
+            "sparse matrix, or fit a model to the array in Python"
         )
     return from_columns(where, [(f"x{i}", X[:, i]) for i in range(X.shape[1])])
 
 
 def from_columns(where: str, columns: Iterable[tuple[Any, Any]]) -> Table:
-    """Named columns of any kind that numpy can hold."""
+    """Make a table of named columns of any kind that numpy can hold."""
     pairs = [(str(name), values) for name, values in columns]
     refuse_twice(where, (name for name, _ in pairs))
     return Table(where, {name: as_column(where, name, values) for name, values in pairs})
 
 
 def refuse_twice(where: str, names: Iterable[str]) -> None:
-    """Columns are told apart by their names."""
+    """Raise if two columns have the same name."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TableError(f"{where} has two columns {twice[0]!r}: rename one of them")
 
 
 def require_pyarrow(path: Any) -> None:
-    """Say what to install where it is missing."""
+    """Raise with the command that installs pyarrow if it is missing."""
     try:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError:
@@ -127,7 +128,7 @@ def require_pyarrow(path: Any) -> None:
 
 
 def from_arrow(where: str, table: Any) -> Table:
-    """The columns of a pyarrow table."""
+    """Make a table of a pyarrow table."""
     import pyarrow as pa
 
     def values(column: Any) -> Any:
@@ -142,18 +143,20 @@ def from_arrow(where: str, table: Any) -> Table:
 
 
 def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
-    """Numbers as float64; texts, times and mixtures as objects, of which all are texts or None."""
+    """Convert a column: numbers to float64, everything else to objects that are texts or None."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise TableError(f"{where}: column {name!r} has the shape {array.shape}, not one dimension")
+        raise TableError(
+            f"{where}: column {name!r} has shape {array.shape}, and a column has one dimension"
+        )
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
     if array.dtype.kind == "M":
         array = np.array([_naive(value) for value in array], dtype=object)
     if array.dtype.kind not in "OUST":
         raise TableError(
-            f"{where}: column {name!r} holds values of type {array.dtype}, and only numbers, texts "
-            f"and times can be used: leave it out with --drop {name}"
+            f"{where}: column {name!r} holds {array.dtype} values; only numbers, texts and times "
+            f"can be used. Ignore it with --drop {name}"
         )
     texts = [_text(where, name, value) for value in array.tolist()]
     numbers = None if _has_text(array) else _numbers(texts)
@@ -161,21 +164,21 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
 
 
 def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a column has no value."""
+    """Mark the missing values of a column."""
     if values.dtype.kind == "f":
         return np.isnan(values)
     return np.array([value is None for value in values.tolist()], dtype=bool)
 
 
 def text_column(texts: list[str]) -> NDArray[Any]:
-    """A column of a text file: numbers where every cell that is not missing is one."""
+    """Convert a column of a text file: to numbers if every cell is a number or missing."""
     cells = [None if text.lower() in MISSING else text for text in texts]
     numbers = _numbers(cells)
     return np.array(cells, dtype=object) if numbers is None else numbers
 
 
 def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:
-    """The cells as numbers, where there is one and all are."""
+    """Convert cells to numbers, or return None unless all are numbers or missing."""
     if all(cell is None for cell in cells):
         return np.full(len(cells), np.nan)
     if not all(cell is None or is_number(cell) for cell in cells):
@@ -184,7 +187,7 @@ def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number; "1_000" is none to anybody but Python."""
+    """Whether a text is a number; "1_000" is one to Python only."""
     try:
         float(text)
     except ValueError:
@@ -193,12 +196,12 @@ def is_number(text: str) -> bool:
 
 
 def _has_text(array: NDArray[Any]) -> bool:
-    """Whether texts are among the values: a text column of a frame stays one, whatever it says."""
+    """Whether some value is a text: a text column of a frame stays one, even if it holds digits."""
     return array.dtype.kind != "O" or any(isinstance(value, str) for value in array.tolist())
 
 
 def _text(where: str, name: str, value: Any) -> str | None:
-    """A value as text; times as ISO 8601, those with a zone in UTC."""
+    """Convert a value to text; times to ISO 8601, in UTC if they have a zone."""
     if value is None or value is np.nan or (isinstance(value, float) and np.isnan(value)):
         return None
     if type(value).__name__ in ("NaTType", "NAType"):
@@ -216,8 +219,8 @@ def _text(where: str, name: str, value: Any) -> str | None:
     if isinstance(value, int | float) or hasattr(value, "__float__"):  # also Decimal
         return repr(float(value))
     raise TableError(
-        f"{where}: column {name!r} holds {type(value).__name__} values, and only numbers, texts "
-        f"and times can be used: leave it out with --drop {name}"
+        f"{where}: column {name!r} holds {type(value).__name__} values; only numbers, texts and "
+        f"times can be used. Ignore it with --drop {name}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Predictions and features to files, which appear when they are complete."""
+"""Write predictions and features to files, which appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from kernelsieve.tables.table import TableError, require_pyarrow
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]]) -> None:
-    """Named columns as .csv, .parquet, .arrow or .npz."""
+    """Write named columns as .csv, .parquet, .arrow or .npz.
+
+    Parameters
+    ----------
+    path : path
+    columns : mapping of str to ndarray of shape (n,)
+    """
     path = Path(path)
     _writer(path, COLUMN_WRITERS)(path, columns)
 
@@ -27,7 +33,16 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[An
 def write_features(
     path: str | os.PathLike[str], Z: Any, names: NDArray[Any], target: NDArray[Any] | None
 ) -> None:
-    """A matrix of features as .npz, .parquet, .arrow, .csv or LIBSVM text."""
+    """Write a matrix of features as .npz, .parquet, .arrow, .csv or LIBSVM text.
+
+    Parameters
+    ----------
+    path : path
+    Z : ndarray or CSR array of shape (n, s)
+    names : ndarray of shape (s,)
+    target : ndarray of shape (n,) or None
+        Written as another column.
+    """
     path = Path(path)
     writer = _writer(path, {**dict.fromkeys(COLUMN_WRITERS), **MATRIX_WRITERS})
     if writer is not None:
@@ -41,19 +56,19 @@ def write_features(
 
 
 def check_writable(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> None:
-    """Complain about a name before the work, not after it."""
+    """Raise for a path that cannot be written, before the work starts."""
     path = Path(path)
     if path.suffix.lower() not in kinds:
-        raise TableError(f"{path}: cannot write {path.suffix or 'a name without suffix'}: it must "
-                         f"end with {', '.join(kinds)}")  # fmt: skip
+        raise TableError(f"{path}: cannot write {path.suffix or 'a file without a suffix'}: the "
+                         f"name must end with {', '.join(kinds)}")  # fmt: skip
     if path.is_dir():
         raise TableError(f"{path} is a folder: name a file in it")
     if not path.absolute().parent.is_dir():
-        raise TableError(f"{path}: there is no folder {path.parent}")
+        raise TableError(f"{path}: the folder {path.parent} does not exist")
 
 
 def csv_text(columns: Mapping[str, NDArray[Any]]) -> str:
-    """Columns as CSV."""
+    """Format columns as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
@@ -83,7 +98,7 @@ def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _write_npz(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    # Not by np.savez: it takes columns as keyword arguments, so none could be called "file".
+    # np.savez takes columns as keyword arguments, so none could be called "file".
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, values in columns.items():
             plain = values.astype(str) if values.dtype.kind == "O" else values
@@ -92,7 +107,7 @@ def _write_npz(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _write_matrix_npz(path: Path, Z: Any, names: NDArray[Any], target: Any) -> None:
-    """Dense: arrays X, names and y; sparse: what scipy.sparse.load_npz reads."""
+    """Write arrays X, names and y, or a sparse matrix for scipy.sparse.load_npz."""
     with replacing(path) as file:
         if sp.issparse(Z):
             sp.save_npz(file, sp.csr_matrix(Z))
