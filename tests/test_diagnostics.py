@@ -15,6 +15,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import FunctionTransformer
 
 from kernelsieve.diagnostics import (
+    Estimate,
+    KernelSample,
     Risk,
     SpectralEpsilon,
     estimate_kernel_error,
@@ -473,3 +475,34 @@ def test_values_are_immutable():
     epsilon = spectral_epsilon(K3, K3, 1.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         epsilon.lower = 0.0
+
+
+# --- a sample ------------------------------------------------------------------------------------
+
+
+def test_a_sample_scales_alpha_and_its_halves_are_the_error_bar() -> None:
+    X = np.random.default_rng(0).standard_normal((300, 3)).astype(np.float32)
+    kernel = Gaussian(gamma=0.5)
+    Z = np.hstack([np.ones((100, 1)), X[:100]])
+    sample = KernelSample(kernel, X[:100], alpha=3.0, n_rows=300)
+    K = kernel(X[:100].astype(np.float64))
+    assert (len(sample), sample.alpha) == (100, pytest.approx(1.0))
+    np.testing.assert_allclose(sample.K, K)
+    halves = [slice(0, None, 2), slice(1, None, 2)]
+
+    def check(found: Estimate, whole: float, parts: list[float]) -> None:
+        assert found.value == pytest.approx(whole)
+        assert found.error == pytest.approx(max(abs(whole - part) for part in parts))
+
+    check(
+        sample.statistical_dimension(),
+        statistical_dimension(K, 1.0),
+        [statistical_dimension(K[h, h], 0.5) for h in halves],
+    )
+    check(
+        sample.spectral_epsilon(Z),
+        float(spectral_epsilon(K, Z, 1.0)),
+        [float(spectral_epsilon(K[h, h], Z[h], 0.5)) for h in halves],
+    )
+    assert sample.sides(Z) == spectral_epsilon(K, Z, 1.0)
+    assert sample.kernel_error(Z) == kernel_error(K, Z)

@@ -1,4 +1,4 @@
-"""Imports point down only: this file is the one place that says which part may use which.
+"""Imports point down only, and to public names: the one place that says which part may use which.
 
 A part is a module or package directly below ``kernelsieve``; a new one needs a row in ``MAY_USE``.
 """
@@ -74,6 +74,10 @@ def violations(source: Path) -> list[str]:
         reasons = [
             *((line, misuse(part, used)) for line, used in own_imports(tree, path, source)),
             *((line, f"{name} must be imported inside a function") for line, name in lazy(tree)),
+            *(
+                (line, f"{name} is private to another part: give it a public name")
+                for line, name in private_imports(tree, path, source)
+            ),
         ]
         if part not in MAY_USE:
             reasons.append((1, f"{part} has no row in MAY_USE of tests/test_imports.py"))
@@ -95,24 +99,40 @@ def misuse(part: str, used: str) -> str | None:
 
 def own_imports(tree: ast.AST, path: Path, source: Path) -> Iterator[tuple[int, str]]:
     """(line, part) of each import of ours, wherever in the file it stands."""
+    for line, origin, name in imported(tree, path, source):
+        dotted = f"{origin}.{name}" if origin == PACKAGE else origin
+        yield line, part_of(dotted.partition(".")[2], source)
+
+
+def imported(tree: ast.AST, path: Path, source: Path) -> Iterator[tuple[int, str, str]]:
+    """(line, module, name) of each import of ours; the name is empty for a whole module."""
     package = [PACKAGE, *path.relative_to(source).parts[:-1]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
+            found = [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
-            modules = (
-                [f"{origin}.{alias.name}" for alias in node.names]
-                if origin == PACKAGE
-                else [origin]
-            )
+            found = [(origin, alias.name) for alias in node.names]
         else:
             continue
-        for module in modules:
-            top, _, rest = module.partition(".")
-            if top == PACKAGE:
-                yield node.lineno, part_of(rest, source)
+        ours = (each for each in found if each[0].partition(".")[0] == PACKAGE)
+        yield from ((node.lineno, *each) for each in ours)
+
+
+def private_imports(tree: ast.AST, path: Path, source: Path) -> Iterator[tuple[int, str]]:
+    """(line, name) of each import of a private module or name of another part.
+
+    The helpers and the native loops belong to everybody, whatever their names.
+    """
+    part = path.relative_to(source).parts[0].removesuffix(".py")
+    for line, origin, name in imported(tree, path, source):
+        dotted = [*origin.split("."), *([name] if name else [])]
+        used = part_of(".".join(dotted[1:]), source)
+        inside = dotted[2:] if used in dotted[1:2] else dotted[1:]
+        private = any(each.startswith("_") and not each.startswith("__") for each in inside)
+        if private and used not in (part, "_native"):
+            yield line, ".".join(dotted[1:])
 
 
 def part_of(dotted: str, source: Path) -> str:
@@ -187,6 +207,32 @@ def test_check_finds_planted_violations(tmp_path: Path) -> None:
         "kernelsieve/models/__init__.py:1: models may not use __init__: imports point down only",
         "kernelsieve/models/ridge.py:2: pandas must be imported inside a function",
         "kernelsieve/surprise.py:1: surprise has no row in MAY_USE of tests/test_imports.py",
+    ]
+
+
+def test_check_finds_private_imports(tmp_path: Path) -> None:
+    source = plant(
+        tmp_path,
+        {
+            "kernels/__init__.py": "",
+            "kernels/_tiles.py": "",
+            "kernels/base.py": "from kernelsieve.kernels._tiles import tile, _inner\n",  # its own
+            "features/__init__.py": "",
+            "features/fourier.py": "from kernelsieve.kernels._tiles import tile\n",
+            "features/nystrom.py": "from ..kernels import _tiles, base\n",
+            "features/row_norm.py": "def f():\n    from ..kernels.base import Kernel, _name\n",
+            "models.py": "import kernelsieve.kernels._tiles\nimport kernelsieve._random\n",
+            "_random.py": "def _key(): ...\n",
+            "tables.py": "from kernelsieve._random import _key, stream\n",
+        },
+    )
+    reason = "is private to another part: give it a public name"
+    assert violations(source) == [
+        f"kernelsieve/features/fourier.py:1: kernels._tiles.tile {reason}",
+        f"kernelsieve/features/nystrom.py:1: kernels._tiles {reason}",
+        f"kernelsieve/features/row_norm.py:2: kernels.base._name {reason}",
+        f"kernelsieve/models.py:1: kernels._tiles {reason}",
+        f"kernelsieve/tables.py:1: _random._key {reason}",
     ]
 
 
