@@ -454,3 +454,45 @@ def test_fewer_products_than_asked_for(X: Array) -> None:
     assert len(set(features.monomials_)) == features.n_components_ <= 300
     K = oracles.gram(oracles.gaussian, X, gamma=0.5)
     np.testing.assert_allclose(Z @ Z.T, K, atol=2e-3)
+
+
+# --- a basis with a loss -------------------------------------------------------------------------
+
+
+class Lossy:
+    """Two functions a coordinate that hold a share of k(x, x) = 1 which varies with x."""
+
+    n_orders = np.array([2, 2])
+
+    def masses(self, coordinate: int) -> Array:
+        return np.array([0.6, 0.2])
+
+    def squares(self, coordinate: int, line: Array) -> Array:
+        return np.stack([0.7 / (1.0 + line**2), 0.3 * line**2 / (1.0 + line**2)])
+
+    def features(self, X: Array) -> tuple[list[tuple[int, ...]], Array]:
+        """All products of total order >= 1, and their squares on the rows."""
+        first, second = (self.squares(i, X[:, i]) for i in range(2))
+        orders = [(0, 1), (1, 0), (1, 1)]
+        names = [tuple(i for i in range(2) if m[i]) for m in orders]
+        return names, np.array([first[a] * second[b] for a, b in orders])
+
+
+def test_draws_are_exact_for_a_basis_with_a_loss() -> None:
+    """Rows are drawn by what the functions hold of them, not all alike."""
+    X, basis = np.array([[0.1, 2.0], [3.0, 0.5], [1.0, 1.0]]), Lossy()
+    proposal = TableProposal(basis, Frame(1.0, None).along_columns(X), X, 1)  # type: ignore[arg-type]
+    names, squares = basis.features(X)
+    P = squares.sum(axis=1) / squares.sum()
+    draws = proposal.draw(DRAWS, np.random.default_rng(0))
+    assert_drawn_from(multisets_of(draws), dict(zip(names, P.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("name", ["normal", "heavy tails", "one value"])
+def test_the_loss_is_what_the_orders_kept_do_not_hold(name: str) -> None:
+    line, _ = line_and_basis(name)
+    tables = adapted_to(line[:, None], line.min(keepdims=True), line.max(keepdims=True), 1e-9)
+    loss = tables.loss(0, line)
+    assert ((loss >= 0.0) & (loss <= 2e-6)).all()
+    assert tables.loss(0, np.array([line.max() + 30.0]))[0] > 0.5
+    assert len(tables.masses(0)) == tables.n_orders[0]

@@ -23,14 +23,7 @@ from kernelsieve import (
 from kernelsieve._random import stream
 from kernelsieve.features import power_tree
 from kernelsieve.features.power_tree import PowerTree, spread_pairs
-from kernelsieve.features.series import (
-    Monomials,
-    SeriesRows,
-    _systematic,
-    degree_masses,
-    monomial_count,
-    share_columns,
-)
+from kernelsieve.features.series import SeriesRows, degree_masses
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
@@ -39,6 +32,8 @@ from kernelsieve.kernels import (
     Laplacian,
     Polynomial,
 )
+from kernelsieve.products.degrees import Monomials, _systematic, share_columns
+from kernelsieve.products.multisets import count_of_degree
 from kernelsieve.sketches import PolySketch
 from kernelsieve.testing import FeatureMapBattery
 from kernelsieve.testing.bias import bias_report, critical_value
@@ -449,10 +444,10 @@ def test_all_columns_are_used_once(n_columns: int, n_features: int) -> None:
         assert all(a.stop == b.start for a, b in itertools.pairwise(blocks))
         assert all(b.width >= 1 for b in blocks)
         assert len({b.degree for b in blocks}) == len(blocks)
-        everything = sum(monomial_count(n_features, w) for w in range(12))
+        everything = sum(count_of_degree(n_features, w) for w in range(12))
         assert blocks[-1].stop == min(n_columns, everything)
         for b in blocks:
-            assert not b.exact or b.width == monomial_count(n_features, b.degree)
+            assert not b.exact or b.width == count_of_degree(n_features, b.degree)
         if n_columns > 1:
             assert (blocks[0].degree, blocks[0].exact) == (0, True)
 
@@ -499,10 +494,10 @@ def test_systematic_counts() -> None:
 def test_monomials_are_those_of_the_lifting(d: int, degree: int) -> None:
     X = points(6, d)
     monomials = Monomials.of(d, degree)
-    assert monomials.coordinates.shape == (degree, monomial_count(d, degree))
+    assert monomials.coordinates.shape == (degree, count_of_degree(d, degree))
     rows = SeriesRows.of(DotProduct([1.0] * 5).series(X), X)
-    Z = np.empty((6, monomial_count(d, degree)))
-    monomials.fill(rows, Z)
+    Z = np.empty((6, count_of_degree(d, degree)))
+    monomials.fill(rows.unit(), Z)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     np.testing.assert_allclose(Z @ Z.T, (unit @ unit.T) ** degree, rtol=1e-12, atol=1e-14)
 

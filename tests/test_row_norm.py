@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 from support.engine_options import set_options
 
-from kernelsieve import RowNormFeatures
+from kernelsieve import AdaptiveFeatures, ObliviousFeatures, RowNormFeatures
 from kernelsieve._random import keyed_rows
 from kernelsieve.engine import space
 from kernelsieve.engine.options import DEFAULTS
@@ -944,3 +944,30 @@ def test_the_default_constants_on_small_data() -> None:
         Z = RowNormFeatures(500, kernel=Gaussian(0.1), basis=basis, random_state=0).fit_transform(X)
         K = gram_of(Gaussian(0.1), X)
         assert np.abs(Z @ Z.T - K).max() < 0.02
+
+
+@pytest.mark.parametrize("map_class", [RowNormFeatures, AdaptiveFeatures])
+def test_numpy_booleans_switch_like_those_of_python(map_class: Any) -> None:
+    X = data(60, 3)
+    for value in (True, False):
+        given = {"kernel": Gaussian(0.3), "random_state": 0}
+        python = map_class(20, rotate=value, center=value, **given)
+        numpy = map_class(20, rotate=np.bool_(value), center=np.bool_(value), **given)
+        np.testing.assert_array_equal(numpy.fit_transform(X), python.fit_transform(X))
+        assert numpy.rotate_ is value
+        assert numpy.__sklearn_tags__().input_tags.sparse == (not value)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("map_class", [RowNormFeatures, AdaptiveFeatures, ObliviousFeatures])
+def test_rows_outside_the_domain_of_the_kernel(map_class: Any, container: Any) -> None:
+    X = data(60, 3)
+    X /= 1.1 * np.linalg.norm(X, axis=1).max()
+    far = X.copy()
+    far[4] *= 1.5 / np.linalg.norm(far[4])
+    features = map_class(10, kernel=InversePolynomial(2.0), random_state=0)
+    with pytest.raises(ValueError, match=r"row 4 has \|x\|\^2 = 2.25.*shift=2.0"):
+        features.fit(container(far))
+    features.fit(container(X)).transform(container(X))
+    with pytest.raises(ValueError, match=r"row 4 has \|x\|\^2 = 2.25.*shift=2.0"):
+        features.transform(container(far))

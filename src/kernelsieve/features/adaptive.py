@@ -23,28 +23,64 @@ class AdaptiveFeatures(SampledFeatures):
     Parameters
     ----------
     n_components : int or "auto", default 1000
-    kernel, gamma, degree, coef0, eps, center, rotate, basis
-        As in RowNormFeatures.
+        The number of features. If fewer exist, all of them are used and Z Z^T = K. "auto" doubles
+        the number until the spectral error on held-out rows is below ``eps``.
+    kernel : Kernel or str, default "gaussian"
+        A kernel with a Taylor series, or its name.
+    gamma : float or "scale", default "scale"
+        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+    degree : int, default 3
+        The degree of kernel="poly".
+    coef0 : float, default 1.0
+        The constant of kernel="poly".
     alpha : float, default None
-        The ridge that the features are for; None takes the model's, or 1.
+        The ridge that the features are for. None takes that of the model, or 1.
+    eps : float, default 0.5
+        The spectral error to aim at.
     sampler : "two-phase", "leverage" or "paper"
         Where the features come from. "two-phase" draws a pool by row norm and thins it. "leverage"
-        adds to the pool what ridge leverage paths find: slower, for kernels whose pool misses much
-        (``missed_leverage_``). "paper" is the published recursion with independent draws, to be
-        compared with. The last two use products of columns only, no Mercer basis.
+        adds features found by ridge leverage paths to the pool: slower, for kernels whose pool
+        misses much (see ``missed_leverage_``). "paper" is the published recursion with independent
+        draws, for comparison. The last two use products of columns only, no Mercer basis.
     target_share : float, default 1/3
         How much the target decides when ``fit`` gets one; 0 ignores it.
+    center : "auto", True or False
+        Whether to subtract the column means. "auto" does so for the Gaussian on dense data.
+    rotate : "auto", True or False
+        Whether to use products of principal components instead of columns. "auto" compares both
+        on dense data.
+    basis : "auto", "monomial" or "mercer"
+        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian
+        kernel on dense data). "auto" compares both.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
     verbose : int, default 0
-        A progress bar over the rounds of sampler="paper" when not 0.
+        Show a progress bar over the rounds of sampler="paper" if not 0.
 
     Attributes
     ----------
-    monomials_, weights_, truncation_degree_, statistical_dimension_, spectral_epsilon_
-        As in RowNormFeatures.
+    monomials_ : list of tuple
+        The multiset of coordinates of every feature: (0, 0, 3) is x_0^2 x_3.
+    weights_ : ndarray of shape (n_components,)
+        What every feature is multiplied by: 1 / sqrt(its inclusion probability).
+    features_ : ProductFeatures
+        The weighted products, as they are evaluated.
+    kernel_ : Kernel
+        The kernel that was used.
+    n_components_ : int
+        The number of features; fewer than ``n_components`` where no more exist.
+    basis_ : "monomial" or "mercer"
+        The basis that was used.
+    rotate_ : bool
+        Whether the coordinates are principal components.
+    truncation_degree_ : int or None
+        The degree of the truncated Taylor series; None for the Mercer basis.
+    statistical_dimension_ : Estimate
+        The statistical dimension of the kernel at alpha, estimated on held-out rows on first use.
+    spectral_epsilon_ : Estimate
+        The spectral error of the features at alpha, estimated on held-out rows on first use.
     missed_leverage_ : float
-        The share of the kernel's ridge leverage that the pool did not hold; not a number for
+        The share of the kernel's ridge leverage that the pool did not hold. NaN for
         sampler="paper", which has no pool.
 
     Examples

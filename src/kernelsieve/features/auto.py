@@ -42,15 +42,16 @@ MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
 
 @dataclass(frozen=True)
 class Trial(Persistent):
-    """What a trial on some rows says of a map.
+    """The result of trying a map on some rows.
 
     Attributes
     ----------
     name : str
     error : float
-        Of the target on rows left out, relative to its deviation; without a target, of the kernel.
+        Root mean squared error on rows left out, relative to the target's standard deviation;
+        without a target the relative error of the kernel matrix.
     seconds : float
-        Fit and transform of the trial.
+        Time of fit and transform.
     """
 
     name: str
@@ -61,19 +62,26 @@ class Trial(Persistent):
 
 
 class AutoFeatures(FeatureMap):
-    """Takes the map that does best on a subsample of the rows, and says why.
+    """Use the map that does best on a subsample of the rows, and say why.
 
     Sparse rows go to the maps that keep them sparse, kernels without a Taylor series to Nystrom.
-    Where several maps are possible, each is tried on up to 4,000 rows: by its ridge regression of
-    the target on rows left out, or without a target by its kernel matrix.
+    If several maps are possible, each is tried on up to 4,000 rows: by the error of its ridge
+    regression on rows left out, or without a target by the error of its kernel matrix.
 
     Parameters
     ----------
     n_components : int, default 1000
-    kernel, gamma, degree, coef0
-        As in RowNormFeatures, and any kernel that NystromFeatures takes.
+        The number of features.
+    kernel : Kernel or str, default "gaussian"
+        Any kernel, or its name.
+    gamma : float or "scale", default "scale"
+        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+    degree : int, default 3
+        The degree of kernel="poly".
+    coef0 : float, default 1.0
+        The constant of kernel="poly".
     alpha : float, default None
-        The ridge that the features are for; None takes the model's, or 1.
+        The ridge that the features are for. None takes that of the model, or 1.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import keyed_rows, stream
 from kernelsieve._state import text, whole, wrong
-from kernelsieve.features.series import Block, SeriesFeatures, SeriesRows, degree_masses
+from kernelsieve.features.series import SeriesFeatures, SeriesRows, degree_masses
+from kernelsieve.products.degrees import DegreeColumns
 
 CHUNK = 64  # features whose signs are held at a time
 PAIR_ROWS = 256
@@ -107,7 +108,7 @@ class MaclaurinFeatures(SeriesFeatures):
         # Rows that are not among the pairs, or that have no error at all, count by their mass.
         return np.maximum(np.sqrt(errors), masses / max(masses.sum(), TINY))
 
-    def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
+    def _draw(self, blocks: list[DegreeColumns], n_features: int, seed: int) -> None:
         self._seed, self._first_draws = seed, first_draws(seed)
 
     def _block_rows(self, dtype: Any) -> int:
@@ -118,7 +119,7 @@ class MaclaurinFeatures(SeriesFeatures):
         for rows in row_blocks(X.shape[0], size):
             super()._fill(X[rows], out[rows])
 
-    def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:
+    def _fill_random(self, blocks: list[DegreeColumns], unit: Any, out: NDArray[Any]) -> None:
         for block in blocks:
             for start in range(block.start, block.stop, CHUNK):
                 target = out[:, start : min(start + CHUNK, block.stop)]

@@ -13,7 +13,8 @@ from kernelsieve._random import root_seed, stream
 from kernelsieve._state import INT64, array, instance, list_of
 from kernelsieve._validation import check_choice
 from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws, StoredDraws
-from kernelsieve.features.series import Block, SeriesFeatures, degree_masses
+from kernelsieve.features.series import SeriesFeatures, degree_masses
+from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.sketches import SRHT
 from kernelsieve.sketches.base import FEWEST_ROWS, power_of_two
 from kernelsieve.sketches.srht import SampledSRHT
@@ -125,7 +126,7 @@ class ObliviousFeatures(SeriesFeatures):
         # The squared error in m columns is (mass^2 + mean of K_w^2) / m: the first is what counts.
         return degree_masses(self._series, X, self.n_jobs)
 
-    def _draw(self, blocks: list[Block], n_features: int, seed: int) -> None:
+    def _draw(self, blocks: list[DegreeColumns], n_features: int, seed: int) -> None:
         check_choice(self.compress, "compress", ("srht", "gaussian"))
         self._sizes = {}
         if not blocks:
@@ -141,12 +142,12 @@ class ObliviousFeatures(SeriesFeatures):
             for block in blocks
         }
 
-    def _grow(self, blocks: list[Block], n_features: int, draws: Draws) -> None:
+    def _grow(self, blocks: list[DegreeColumns], n_features: int, draws: Draws) -> None:
         degrees = frozenset(block.degree for block in blocks)
         self._tree = PowerTree.grow(n_features, degrees, self._width(blocks), draws)
         self._sizes = self._tree.sizes
 
-    def _check_tree(self, blocks: list[Block], n_degrees: int) -> None:
+    def _check_tree(self, blocks: list[DegreeColumns], n_degrees: int) -> None:
         """Refuse a tree that does not fit: places of each degree, and a block of rows."""
         width = self._width(blocks)
         what = f"a tree of {n_degrees} sketches of {width:,} coordinates"
@@ -156,7 +157,7 @@ class ObliviousFeatures(SeriesFeatures):
             what = f"Gaussian matrices of {width:,} x {columns:,}"
             check_memory(8.0 * width * columns, what, "use compress='srht', or lower n_components")
 
-    def _width(self, blocks: list[Block]) -> int:
+    def _width(self, blocks: list[DegreeColumns]) -> int:
         columns = sum(block.width for block in blocks)
         mean_degree = sum(block.degree * block.width for block in blocks) / columns
         widening = min(max(1.0, WIDENING * mean_degree), WIDEST)
@@ -166,7 +167,7 @@ class ObliviousFeatures(SeriesFeatures):
         row_bytes = max(1, sum(self._sizes.values())) * np.dtype(dtype).itemsize
         return int(np.clip(BLOCK_BYTES // row_bytes, FEWEST_ROWS, 256))
 
-    def _fill_random(self, blocks: list[Block], unit: Any, out: NDArray[Any]) -> None:
+    def _fill_random(self, blocks: list[DegreeColumns], unit: Any, out: NDArray[Any]) -> None:
         powers = self._tree.powers(unit)
         for block in blocks:
             self._compressions[block.degree].fill(powers.pop(block.degree), out[:, block.columns])

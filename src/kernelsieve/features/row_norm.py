@@ -18,37 +18,58 @@ class RowNormFeatures(SampledFeatures):
     Parameters
     ----------
     n_components : int or "auto", default 1000
-        Number of features. When fewer exist, all of them are taken and Z Z^T = K. "auto" doubles
-        from the statistical dimension on until held-out rows show a spectral error below eps.
+        The number of features. If fewer exist, all of them are used and Z Z^T = K. "auto" doubles
+        the number until the spectral error on held-out rows is below ``eps``.
     kernel : Kernel or str, default "gaussian"
-    gamma, degree, coef0
-        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+        A kernel with a Taylor series, or its name.
+    gamma : float or "scale", default "scale"
+        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+    degree : int, default 3
+        The degree of kernel="poly".
+    coef0 : float, default 1.0
+        The constant of kernel="poly".
     alpha : float, default None
-        The ridge that the features will be used with; only the truncation of the Taylor series
-        looks at it. None takes the model's, or 1.
+        The ridge that the features are for. None takes that of the model, or 1. Only the truncation
+        of the Taylor series and n_components="auto" depend on it.
     eps : float, default 0.5
+        The spectral error to aim at.
     sampler : "exact" or "paper"
         "exact" draws distinct features from the exact distribution. "paper" is one round of the
-        published sampler, with its sketch and independent draws, to be compared with: slower, and
-        less accurate. It uses products of columns only, no Mercer basis.
+        published sampler, with its sketch and independent draws, for comparison: slower and less
+        accurate. It uses products of columns only, no Mercer basis.
     center : "auto", True or False
-        Subtract the column means; "auto" does so for the Gaussian on dense data.
+        Whether to subtract the column means. "auto" does so for the Gaussian on dense data.
     rotate : "auto", True or False
-        Products of principal components instead of columns. "auto" tries both on dense data.
+        Whether to use products of principal components instead of columns. "auto" compares both
+        on dense data.
     basis : "auto", "monomial" or "mercer"
-        Powers of the coordinates, or functions adapted to their distributions (dense, Gaussian).
+        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian
+        kernel on dense data). "auto" compares both.
     random_state : int, RandomState, Generator or None
     n_jobs : int, default all cores
 
     Attributes
     ----------
     monomials_ : list of tuple
-        The multiset of coordinates of every feature.
+        The multiset of coordinates of every feature: (0, 0, 3) is x_0^2 x_3.
     weights_ : ndarray of shape (n_components,)
+        What every feature is multiplied by: 1 / sqrt(its inclusion probability).
+    features_ : ProductFeatures
+        The weighted products, as they are evaluated.
+    kernel_ : Kernel
+        The kernel that was used.
+    n_components_ : int
+        The number of features; fewer than ``n_components`` where no more exist.
+    basis_ : "monomial" or "mercer"
+        The basis that was used.
+    rotate_ : bool
+        Whether the coordinates are principal components.
     truncation_degree_ : int or None
         The degree of the truncated Taylor series; None for the Mercer basis.
-    statistical_dimension_, spectral_epsilon_ : Estimate
-        Of the kernel and of the features at alpha, on held-out rows (computed when asked for).
+    statistical_dimension_ : Estimate
+        The statistical dimension of the kernel at alpha, estimated on held-out rows on first use.
+    spectral_epsilon_ : Estimate
+        The spectral error of the features at alpha, estimated on held-out rows on first use.
 
     Examples
     --------

@@ -15,7 +15,6 @@ from kernelsieve._files import replacing
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.features.auto import Trial
 from kernelsieve.features.frequencies import StructuredFrequencies
-from kernelsieve.features.series import Block
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.persistence import _container, _registry
@@ -25,6 +24,7 @@ from kernelsieve.persistence._models import add_models
 from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
 from kernelsieve.persistence._registry import ANY, DATA, add_persistent, register
 from kernelsieve.persistence._tables import add_tables
+from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MercerBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
@@ -66,7 +66,7 @@ for _class in (
     StructuredFrequencies,
     SampledOSNAP,
     SampledTensorSketch,
-    Block,
+    DegreeColumns,
     Trial,
     features.AdaptiveFeatures,
     features.RowNormFeatures,
