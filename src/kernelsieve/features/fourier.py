@@ -42,35 +42,49 @@ class FourierFeatures(FeatureMap):
     ----------
     n_components : int, default 1000
         Number of features.
-    kernel : "gaussian", "laplacian", "matern", such a Kernel or Product, default "gaussian"
+    kernel : Kernel or str, default "gaussian"
+        "gaussian", "laplacian", "matern", a Kernel of one of these families, or a Product.
     gamma : "scale", "auto" or float, default "scale"
         exp(-gamma ‖x - y‖^2), exp(-gamma ‖x - y‖_1), or Matern's kernel (nu = 3/2) with the length
         1 / sqrt(2 gamma); "scale" is 1 / (d var(X)).
     alpha : float, default None
-        The ridge that the features are for; None takes the model's, or 1. Only
-        frequencies="modified" looks at it.
+        Ridge that the features will be used with, for frequencies="modified". None takes that of
+        the model, or 1.
     variant : "cos+sin" or "phase", default "cos+sin"
-        A cosine and a sine for every frequency, or one cosine with a random phase. The first takes
-        half the time, and has the lower variance and ‖z(x)‖ = 1 (if not "modified").
+        A cosine and a sine for every frequency, or one cosine with a random phase. "cos+sin" takes
+        half the time, has the lower variance, and gives ‖z(x)‖ = 1 unless "modified".
     frequencies : "plain", "orthogonal", "structured" or "modified", default "plain"
-        "plain" draws them independently. "orthogonal" draws blocks of orthogonal ones (Yu et al.,
-        2016): lower error, same cost. "structured" ones are orthogonal too, but products of random
-        rotations and a Hadamard transform: O(log d) operations for a frequency instead of d, and no
-        d x s matrix; for many columns. "modified" draws high frequencies more often and gives them
-        less weight (after Avron et al., 2017): for few columns and a small alpha, where the
-        spectral error falls by orders of magnitude, though that of single kernel values does not;
-        in many dimensions they become plain ones. All are exactly unbiased. The Laplacian has plain
-        ones only: the others need a kernel of ‖x - y‖.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        How to draw the frequencies. All four are exactly unbiased.
+
+        - "plain": independent draws.
+        - "orthogonal": blocks of orthogonal frequencies (Yu et al., 2016); lower error at the same
+          cost.
+        - "structured": orthogonal frequencies as products of random rotations and a Hadamard
+          transform; O(log d) operations per frequency instead of d, and no d x s matrix. For many
+          columns.
+        - "modified": high frequencies are drawn more often and weighted less (after Avron et al.,
+          2017). For few columns and a small alpha, where the spectral error falls by orders of
+          magnitude, although the error of single kernel values does not; in many dimensions they
+          become plain frequencies.
+
+        Laplacian and Product allow "plain" only: the others need a kernel of ‖x - y‖.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (d, n_frequencies) or StructuredFrequencies
-        In the float type of the rows of ``fit``.
+        The frequencies, in the float type of the rows of ``fit``.
     weights_ : ndarray of shape (n_frequencies,)
-        Of each frequency: 1, unless they are modified.
-    phases_ : ndarray, one for each feature that is a cosine with a phase
+        Weight of each frequency: 1, unless they are modified.
+    phases_ : ndarray of shape (n_phases,)
+        Phases of the features that are a cosine without a sine.
+    n_components_ : int
+        Number of features.
+    kernel_ : Kernel
+        The kernel in use.
 
     Examples
     --------
@@ -165,7 +179,7 @@ class FourierFeatures(FeatureMap):
         return modified_frequencies(kernel, _sides(X), X.shape[0], alpha, count, rng)
 
     def _check_frequencies(self, n_features: int, count: int) -> None:
-        """Refuse tables that do not fit, before they are drawn in float64."""
+        """Refuse tables of frequencies that do not fit in memory, before they are drawn."""
         structured = self.frequencies == "structured"
         width = STRUCTURED_ENTRIES if structured else n_features
         check_matrix(
@@ -265,7 +279,7 @@ def _rows_at_once(X: Any, frequencies: Any) -> int:
 
 
 def _angles(X: Any, frequencies: Any) -> Iterator[tuple[int, int, NDArray[Any]]]:
-    """X times the frequencies from ``start`` to ``stop``, in turn for all of them."""
+    """Yield (start, stop, X times these frequencies) for consecutive ranges of frequencies."""
     count = frequencies.shape[1]
     if isinstance(frequencies, StructuredFrequencies):
         yield 0, count, frequencies.angles(X)

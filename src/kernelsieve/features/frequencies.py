@@ -55,7 +55,7 @@ def plain_frequencies(
 
 
 def normal_scales(kernel: Radial, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """What standard normal vectors are multiplied by to become frequencies of the kernel."""
+    """Factors that turn standard normal vectors into frequencies of the kernel."""
     if isinstance(kernel, Gaussian):
         return np.full(count, math.sqrt(2.0 * kernel.gamma))
     with np.errstate(divide="ignore"):
@@ -162,16 +162,16 @@ class StructuredFrequencies(Persistent):
 
     @property
     def width(self) -> int:
-        """Entries of a row filled up with zeros, and frequencies in a block."""
+        """Length of a row padded with zeros, which is the number of frequencies in a block."""
         return int(self.lengths.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix that they stand for."""
+        """Shape of the matrix that they represent."""
         return self.n_features, self.count
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
-        """The same in another float type."""
+        """Convert to another float type."""
         tables = ("signs", "fine", "coarse", "lengths")
         return replace(self, **{t: getattr(self, t).astype(dtype, copy=copy) for t in tables})
 
@@ -253,7 +253,7 @@ def modified_frequencies(
     count: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Frequencies by a bound on their ridge leverage (after Avron et al., 2017), and weights.
+    """Draw frequencies by a bound on their ridge leverage (after Avron et al., 2017).
 
     The kernel's own density p rarely draws the high frequencies whose part of K is small, but still
     above alpha. On n rows that fill a box of volume V evenly, the leverage of w is close to
@@ -301,7 +301,7 @@ def modified_frequencies(
 def _ball_edge(
     density: _RadialDensity, sides: NDArray[np.float64], log_ratio: float, count: int
 ) -> float:
-    """log p(0) - log p(w_0), where the density stops to be flat."""
+    """log p(0) - log p(w_0), where the density stops being flat."""
     width = 2.0 * math.pi * math.exp(density.log_peak / len(sides))  # (integral of k)^(1/d)
     log_volume = float(np.log1p(sides / width).sum())
 
@@ -339,10 +339,10 @@ class _RadialDensity(ABC):
 
     @abstractmethod
     def radius_of_tail(self, probability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The radii that are exceeded with these probabilities."""
+        """Radii that are exceeded with these probabilities."""
 
     def ball(self, drop: float) -> float:
-        """The mass of a ball that has everywhere the density of its surface."""
+        """Mass of a ball that has the density of its surface everywhere."""
         radius = self.radius(drop)
         if radius == 0.0:
             return 0.0

@@ -25,18 +25,18 @@ SMALLEST_SAMPLE = 32
 def uniform_landmarks(
     kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
 ) -> NDArray[np.int64]:
-    """Rows without replacement, all alike."""
+    """Draw rows uniformly without replacement."""
     return keyed_rows(X.shape[0], size, seed, "landmarks")
 
 
 def leverage_landmarks(
     kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
 ) -> NDArray[np.int64]:
-    """Rows without replacement, in proportion to their ridge leverage scores.
+    """Draw rows without replacement, in proportion to their ridge leverage scores.
 
-    At a ridge of alpha, or larger where alpha asks for more directions than ``size`` can show: the
-    statistical dimension is then a tenth of ``size``. Scores right up to a constant are enough, so
-    they come from samples of half the size.
+    The ridge is alpha, or larger if alpha asks for more directions than ``size`` landmarks can
+    span: then the statistical dimension is a tenth of ``size``. Scores are needed only up to a
+    constant factor, so they are computed from samples of half the size.
     """
     ridge = max(alpha, lambda_for_landmarks(kernel, X, size, seed, n_jobs))
     sample = max(SMALLEST_SAMPLE, size // 2)
@@ -45,7 +45,7 @@ def leverage_landmarks(
 
 
 def lambda_for_landmarks(kernel: Kernel, X: Any, size: int, seed: int, n_jobs: int | None) -> float:
-    """The lambda at which all rows have a statistical dimension of about size / 10."""
+    """Find the lambda at which the rows have a statistical dimension of about size / 10."""
     n_few = int(np.clip(2 * size, FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS))
     few = keyed_rows(X.shape[0], n_few, seed, "dimension")
     rows = X[few].astype(np.float64)
@@ -58,13 +58,13 @@ def lambda_for_landmarks(kernel: Kernel, X: Any, size: int, seed: int, n_jobs: i
 def rpcholesky_landmarks(
     kernel: Kernel, X: Any, size: int, alpha: float, seed: int, n_jobs: int | None
 ) -> NDArray[np.int64]:
-    """Rows drawn one after the other by what the earlier ones leave of k(x, x)."""
+    """Draw rows one by one, in proportion to the part of k(x, x) that is not yet explained."""
     pivots = rpcholesky_pivots(kernel, X, size, seed, n_jobs)
     return pivots if len(pivots) else np.zeros(1, dtype=np.int64)  # a kernel that is zero
 
 
 def kmeans_centres(X: Any, size: int, seed: int) -> NDArray[Any]:
-    """Centres of mini-batch k-means, which are not rows of X."""
+    """Compute the centres of mini-batch k-means, which are not rows of X."""
     if sp.issparse(X):
         raise ValueError(
             "landmarks='kmeans' needs dense rows, because its centres are dense: use 'uniform', "

@@ -32,30 +32,41 @@ class MaclaurinFeatures(SeriesFeatures):
     Parameters
     ----------
     n_components : int, default 1000
-        Number of features. When fewer monomials exist, all of them are taken and Z Z^T = K.
+        Number of features. If there are fewer monomials, all of them are used, and Z Z^T = K.
     kernel : Kernel or str, default "gaussian"
-        Gaussian, polynomial, exponential, inverse polynomial, or DotProduct.
-    gamma, degree, coef0
-        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+        A kernel with a Taylor series: Gaussian, Polynomial, Exponential, InversePolynomial or
+        DotProduct, or the name of one.
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
+    degree : int, default 3
+        Degree of kernel="poly".
+    coef0 : float, default 1.0
+        Constant of kernel="poly".
     alpha : float, default None
-        The ridge that the features will be used with; only the truncation of the Taylor series
-        looks at it. None takes the model's, or 1.
+        Ridge that the features will be used with, which affects only the truncation of the Taylor
+        series. None takes that of the model, or 1.
     eps : float, default 0.5
         The trace that the truncation cuts off is at most eps alpha / 2000.
-    center : "auto", True or False
-        Subtract the column means; "auto" does so for the Gaussian on dense data.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+    center : "auto", True or False, default "auto"
+        Whether to subtract the column means; "auto" does so for the Gaussian on dense data.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     truncation_degree_ : int
-        The degree of the truncated Taylor series.
+        Degree of the truncated Taylor series.
+    n_components_ : int
+        Number of features.
+    kernel_ : Kernel
+        The kernel in use.
 
     Notes
     -----
-    The signs are never held together: 64 features at a time are drawn again for every block of
-    8,192 rows, from streams of their own.
+    The signs are never stored: those of 64 features at a time are drawn again for every block of
+    8,192 rows, from their own random streams.
 
     Examples
     --------
@@ -138,7 +149,7 @@ class MaclaurinFeatures(SeriesFeatures):
 
 
 def first_draws(seed: int) -> str:
-    """What numpy draws for this seed: its generators may change some day."""
+    """Fingerprint of numpy's draws for this seed, because its generators may change."""
     return stream(seed, "signs", 1, 0, 0).bytes(16).hex()
 
 
@@ -152,11 +163,11 @@ def sign_matrix(n_features: int, count: int, rng: np.random.Generator, dtype: An
 
 
 def squared_errors(rows: SeriesRows, n_rows: int, unit: float) -> NDArray[np.float64]:
-    """Mean squared error of k(x, y) by one feature of each degree, of shape (degree + 1,).
+    """Mean squared error of k(x, y) from one feature of each degree, of shape (degree + 1,).
 
-    Over all pairs of ``n_rows`` rows, of which ``rows`` are some, in units of ``unit``^2. For unit
-    vectors u, v the product of their projections on one vector of signs has the mean cos and the
-    mean square 1 + 2 cos^2 - 2 sum_i u_i^2 v_i^2.
+    It is an average over all pairs of ``n_rows`` rows, of which ``rows`` are a sample, in units of
+    ``unit``^2. For unit vectors u and v, the product of their projections on a vector of signs has
+    mean cos and mean square 1 + 2 cos^2 - 2 sum_i u_i^2 v_i^2.
     """
     points = rows.unit()
     squared = points * points
@@ -176,7 +187,7 @@ def squared_errors(rows: SeriesRows, n_rows: int, unit: float) -> NDArray[np.flo
 
 
 def _pair_weights(n_some: int, n_rows: int) -> NDArray[np.float64]:
-    """What each pair of some rows stands for: among all rows few pairs are a row with itself."""
+    """Weights of pairs of sampled rows: a pair of a row with itself is rare among all rows."""
     diagonal = 1.0 / (n_rows * n_some)
     others = (1.0 - 1.0 / n_rows) / max(1, n_some * (n_some - 1))
     weights = np.full((n_some, n_some), others)

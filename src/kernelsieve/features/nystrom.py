@@ -1,4 +1,4 @@
-"""Nystrom features: the kernel with a few landmarks, whitened."""
+"""Nystrom features: whitened kernel values with a few landmarks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK_ROWS = 512  # at least: the landmarks and the triangle are read once a blo
 
 
 class NystromFeatures(FeatureMap):
-    """The kernel with chosen landmark points, for any positive semi-definite kernel.
+    """Whitened kernel values with landmark points, for any positive semi-definite kernel.
 
     Z Z^T = C W^+ C^T with C = k(X, landmarks) and W = k(landmarks, landmarks): the best
     approximation of K in the span of the landmarks, and K itself where they span all rows. Not
@@ -39,39 +39,48 @@ class NystromFeatures(FeatureMap):
     Parameters
     ----------
     n_components : int, default 1000
-        Number of landmarks. Asked for more than there are rows, all rows are landmarks, and
-        Z Z^T = K on them. Landmarks given as points come in the number that they have.
+        Number of landmarks. If it is at least the number of rows, all rows are landmarks, and
+        Z Z^T = K on them. It is ignored if the landmarks are given as points.
     kernel : Kernel, str or callable, default "gaussian"
         Any kernel of ``kernelsieve.kernels``, a name ("gaussian", "laplacian", "cosine", "chi2",
         ...) or a function of two rows.
-    gamma, degree, coef0
-        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
+    degree : int, default 3
+        Degree of kernel="poly".
+    coef0 : float, default 1.0
+        Constant of kernel="poly".
     landmarks : str, array-like or CSR of shape (n_landmarks, d), default "uniform"
-        How to choose them, or the points themselves.
+        How to choose the landmarks, or the points themselves.
 
-        - "uniform": rows at random, the quickest.
-        - "leverage": rows by recursive ridge leverage scores (Musco and Musco, 2017), which finds
-          rare clusters; half as much time again as "uniform".
-        - "rpcholesky": randomly pivoted Cholesky (Epperly et al., 2024), the lowest error for the
-          trace of K, with a factor of n x n_components in memory.
+        - "uniform": random rows; the fastest.
+        - "leverage": rows drawn by recursive ridge leverage scores (Musco and Musco, 2017), which
+          finds rare clusters; takes 1.5 times as long as "uniform".
+        - "rpcholesky": randomly pivoted Cholesky (Epperly et al., 2024); the lowest error in the
+          trace of K, but a factor of shape (n, n_components) is kept in memory.
         - "kmeans": centres of mini-batch k-means, for dense data.
     alpha : float, default None
-        The ridge that the features will be used with; only "leverage" looks at it. None takes the
-        model's, or 1.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        Ridge that the features will be used with, for landmarks="leverage". None takes that of the
+        model, or 1.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     landmarks_ : {ndarray, CSR} of shape (n_components, d)
-        The landmarks in use: without those that the others span to rounding, such as repeated
-        points, or all beyond the rank of a polynomial kernel.
+        The landmarks in use, without those that the others span up to rounding, such as repeated
+        points, or points beyond the rank of a polynomial kernel.
     landmark_indices_ : ndarray of shape (n_components,) or None
-        Their rows in X; None for "kmeans" and for points that were given.
+        Row numbers of the landmarks in X; None for "kmeans" and for given points.
     whitening_ : ndarray of shape (n_components, n_components)
         Upper triangular T with Z = C T and T T^T = (W + shift I)^-1. The shift is the rounding
         error of X's float type: without it float32 features would be noise.
     n_components_ : int
+        Number of landmarks in use.
+    kernel_ : Kernel
+        The kernel in use.
 
     Examples
     --------
@@ -162,8 +171,8 @@ class NystromFeatures(FeatureMap):
         points = check_points(self.landmarks, "landmarks")
         if points.shape[1] != X.shape[1]:
             raise ValueError(
-                f"landmarks have {points.shape[1]} columns and X has {X.shape[1]}: they are points "
-                "of the same space"
+                f"landmarks have {points.shape[1]} columns and X has {X.shape[1]}: they must be "
+                "points of the same space"
             )
         return points.astype(X.dtype, copy=False)
 
@@ -189,5 +198,5 @@ class NystromFeatures(FeatureMap):
 
 
 def _is(value: Any, name: str) -> bool:
-    """Whether a parameter that may be an array or an object is this name."""
+    """Whether a parameter, which may be an array or an object, is this name."""
     return isinstance(value, str) and value == name

@@ -30,35 +30,46 @@ class ObliviousFeatures(SeriesFeatures):
     """Sketched tensor powers, for every kernel with a Taylor series.
 
     One tree of TensorSRHTs sketches u^(x)w for all degrees w at once, and each degree is compressed
-    to its share of the columns. The error grows slowly with the degree, where that of TensorSketch
-    and of Maclaurin features grows like 3^degree. Degrees with few monomials are exact. Nothing
-    that is drawn depends on the data (only the shares do), and E[Z Z^T] is the truncated kernel.
+    to its share of the columns. The error grows slowly with the degree, while that of TensorSketch
+    and Maclaurin features grows like 3^degree. Degrees with few monomials are exact. The random
+    draws do not depend on the data (only the shares do), and E[Z Z^T] is the truncated kernel.
 
     Parameters
     ----------
     n_components : int, default 1000
-        Number of features. When fewer monomials exist, all of them are taken and Z Z^T = K.
+        Number of features. If there are fewer monomials, all of them are used, and Z Z^T = K.
     kernel : Kernel or str, default "gaussian"
-        Gaussian, polynomial, exponential, inverse polynomial, or DotProduct.
-    gamma, degree, coef0
-        As in scikit-learn; gamma="scale" is 1 / (d var(X)).
+        A kernel with a Taylor series: Gaussian, Polynomial, Exponential, InversePolynomial or
+        DotProduct, or the name of one.
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
+    degree : int, default 3
+        Degree of kernel="poly".
+    coef0 : float, default 1.0
+        Constant of kernel="poly".
     alpha : float, default None
-        The ridge that the features will be used with; only the truncation of the Taylor series
-        looks at it. None takes the model's, or 1.
+        Ridge that the features will be used with, which affects only the truncation of the Taylor
+        series. None takes that of the model, or 1.
     eps : float, default 0.5
         The trace that the truncation cuts off is at most eps alpha / 2000.
-    center : "auto", True or False
-        Subtract the column means; "auto" does so for the Gaussian on dense data.
+    center : "auto", True or False, default "auto"
+        Whether to subtract the column means; "auto" does so for the Gaussian on dense data.
     compress : "srht" or "gaussian", default "srht"
-        How a degree's sketch is brought down to its columns. A Gaussian matrix (the paper's) has
-        a higher variance, and takes memory and time of order n_components^2.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        How the sketch of a degree is reduced to its columns. A Gaussian matrix, as in the paper,
+        has a higher variance, and takes memory and time of order n_components^2.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     truncation_degree_ : int
-        The degree q of the truncated Taylor series. Time goes like q log q.
+        Degree q of the truncated Taylor series. The time is proportional to q log q.
+    n_components_ : int
+        Number of features.
+    kernel_ : Kernel
+        The kernel in use.
 
     Examples
     --------
@@ -148,7 +159,7 @@ class ObliviousFeatures(SeriesFeatures):
         self._sizes = self._tree.sizes
 
     def _check_tree(self, blocks: list[DegreeColumns], n_degrees: int) -> None:
-        """Refuse a tree that does not fit: places of each degree, and a block of rows."""
+        """Refuse a tree that does not fit in memory, together with a block of rows."""
         width = self._width(blocks)
         what = f"a tree of {n_degrees} sketches of {width:,} coordinates"
         check_memory(8.0 * width * n_degrees * (2 + FEWEST_ROWS), what, "lower n_components")
@@ -192,14 +203,14 @@ class GaussianMatrix:
     size: int
 
     def sample(self, rng: np.random.Generator) -> SampledGaussianMatrix:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         matrix = rng.standard_normal((self.n_features, self.size)) / np.sqrt(self.size)
         return SampledGaussianMatrix({matrix.dtype: matrix})
 
 
 @dataclass(frozen=True, eq=False)
 class SampledGaussianMatrix:
-    """A Gaussian matrix, in the float types that were asked for so far."""
+    """A Gaussian matrix, in the float types requested so far."""
 
     matrices: dict[Any, NDArray[Any]]
 

@@ -1,7 +1,7 @@
-"""Sketches of the tensor powers of a unit vector, all wanted degrees from one tree.
+"""Sketches of the tensor powers of a unit vector, for all requested degrees from one tree.
 
-Every degree is halved on the way down, so that u^(x)k meets about log2 k sketches, where filling up
-with e_1^(x)(q-k) (as the paper's P_j do, which need it) would send all degrees through a tree of q.
+Every degree is halved on the way down, so u^(x)k passes through about log2 k sketches. Padding with
+e_1^(x)(q-k), as the paper's P_j need it, would send all degrees through a tree of depth log2 q.
 Nodes are exact as long as the products of their children's coordinates fit into the width.
 """
 
@@ -28,13 +28,13 @@ LEAF_SPARSITY = 4
 
 @dataclass(frozen=True, eq=False)
 class PowerTree:
-    """A sampled tree: unbiased sketches of u^(x)k for the wanted degrees k.
+    """A sampled tree: unbiased sketches of u^(x)k for the requested degrees k.
 
     Attributes
     ----------
     root : Leaf or Node
     dense_leaves : bool
-        Whether the leaves take the rows as they are.
+        Whether the leaves use the rows without a sketch.
     """
 
     root: Leaf | Node
@@ -42,18 +42,18 @@ class PowerTree:
 
     @classmethod
     def sample(cls, n_features: int, degrees: frozenset[int], width: int, seed: int) -> PowerTree:
-        """A tree for rows of ``n_features``, nowhere wider than ``width``, a power of two."""
+        """Sample a tree for rows of ``n_features``, at most ``width`` wide, a power of two."""
         return cls.grow(n_features, degrees, width, SeededDraws(seed))
 
     @classmethod
     def grow(cls, n_features: int, degrees: frozenset[int], width: int, draws: Draws) -> PowerTree:
-        """The tree of some draws: what is drawn depends on the first three numbers only."""
+        """Build a tree from given draws, which depend on the first three arguments only."""
         return cls(
             _grow(n_features, degrees, width, draws, "root"), power_of_two(n_features) <= width
         )
 
     def arrays(self) -> list[NDArray[Any]]:
-        """All that was drawn, in the order in which it was."""
+        """All random parts of the tree, in the order in which they were drawn."""
         return list(self.root.arrays())
 
     @property
@@ -70,7 +70,7 @@ class PowerTree:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """u itself, or an OSNAP of it where u is longer than the tree is wide."""
+    """u itself, or an OSNAP of it if u is longer than the tree is wide."""
 
     sizes: dict[int, int]
     osnap: SampledOSNAP | None
@@ -84,7 +84,7 @@ class Leaf:
         return {1: out}
 
     def arrays(self) -> Iterator[NDArray[Any]]:
-        """What was drawn for it."""
+        """Random parts of this leaf."""
         if self.osnap is not None:
             yield self.osnap.codes
 
@@ -112,7 +112,7 @@ class Node:
     places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def powers(self, unit: Any) -> dict[int, NDArray[Any]]:
-        """The sketches of the wanted degrees."""
+        """The sketches of the requested degrees."""
         lefts, rights = self.left.powers(unit), self.right.powers(unit)
         result = {1: lefts[1]} if 1 in self.sizes else {}
         lefts = {j: mixed(lefts[j], signs) for j, signs in self.left_signs.items()}
@@ -125,7 +125,7 @@ class Node:
         return result
 
     def arrays(self) -> Iterator[NDArray[Any]]:
-        """What was drawn for it and below."""
+        """Random parts of this node and of all below it."""
         yield from self.left.arrays()
         yield from self.right.arrays()
         yield from self.left_signs.values()
@@ -143,7 +143,7 @@ def _right(k: int) -> int:
 
 
 class Draws(Protocol):
-    """Where the random parts of a tree come from; ``keys`` name each of them."""
+    """A supplier of the random parts of a tree, each named by ``keys``."""
 
     def osnap(self, n_features: int, width: int, *keys: str | int) -> SampledOSNAP:
         """The sketch of a leaf."""
@@ -159,7 +159,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class SeededDraws:
-    """Draws of a seed."""
+    """Draws that a seed determines."""
 
     seed: int
 

@@ -1,4 +1,4 @@
-"""Recursive ridge leverage scores of rows (Musco and Musco, 2017): no n x n matrix anywhere."""
+"""Recursive ridge leverage scores of rows (Musco and Musco, 2017), without an n x n matrix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK_ROWS = 1024
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows that stand for more: each for 1 / probability like it.
+    """A weighted sample: each row represents 1 / probability rows.
 
     Attributes
     ----------
@@ -37,20 +37,21 @@ def recursive_leverage_scores(
 ) -> NDArray[np.float64]:
     """Approximate ridge leverage scores [K (K + lambda I)^-1]_ii of all rows.
 
-    The scores of a set of rows follow from a weighted sample of half of it, and that sample is
-    drawn by the scores of the half, and so on down to ``size`` rows, which are taken whole. A last
-    sample, of all the rows, gives the scores that are returned.
+    The scores of a set of rows are computed from a weighted sample of half of it. That sample is
+    drawn by the scores of the half, and so on, down to ``size`` rows, which are all used. A final
+    sample of all rows gives the scores that are returned.
 
     Parameters
     ----------
     kernel : Kernel
     X : {ndarray, CSR} of shape (n, d)
     lambda_ : float
-        The ridge, added to K's diagonal as it is.
+        Ridge that is added to the diagonal of K.
     size : int
-        Rows of every sample: several times the statistical dimension at ``lambda_``.
+        Number of rows in every sample: several times the statistical dimension at ``lambda_``.
     seed : int
-    n_jobs : int, default all cores
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def recursive_leverage_scores(
 
 
 def halves(n: int, size: int) -> list[int]:
-    """n, its half, the half of that, ..., down to the first that is at most ``size``.
+    """Halve n repeatedly, down to the first number that is at most ``size``.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def _sampled(
     size: int,
     rng: np.random.Generator,
 ) -> WeightedRows:
-    """``size`` of the rows, with probabilities proportional to their scores where below 1."""
+    """Draw ``size`` rows with probabilities proportional to their scores, capped at 1."""
     probabilities = capped_proportional(scores, size)
     chosen = systematic_sample(probabilities, rng)
     return WeightedRows(rows[chosen], probabilities[chosen])

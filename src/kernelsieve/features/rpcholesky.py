@@ -25,26 +25,28 @@ def rpcholesky_pivots(
     n_jobs: int | None = None,
     proposals: int | None = None,
 ) -> NDArray[np.int64]:
-    """Rows drawn one after the other in proportion to what the earlier ones leave of k(x, x).
+    """Draw rows one by one, in proportion to the part of k(x, x) that is not yet explained.
 
-    Rows are proposed in blocks from the present residuals, and a proposal is kept with the share
-    of its residual that the block's earlier ones leave: the distribution is that of single draws,
-    and the work is in matrix products.
+    Rows are proposed in blocks from the current residuals. A proposal is accepted with probability
+    equal to the share of its residual that the accepted proposals before it leave. The distribution
+    is that of single draws, and the work is done in matrix products.
 
     Parameters
     ----------
     kernel : Kernel
     X : {ndarray, CSR} of shape (n, d)
     size : int
-        Number of pivots. There are fewer when those explain all of the kernel, to rounding.
+        Number of pivots; fewer if those explain the whole kernel up to rounding.
     seed : int
-    n_jobs : int, default all cores
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
     proposals : int, default by size
         Rows proposed at a time.
 
     Returns
     -------
-    pivots : ndarray of int, in the order of the draws
+    pivots : ndarray of shape (n_pivots,)
+        Row numbers in the order of the draws.
 
     Examples
     --------
@@ -80,14 +82,14 @@ def rpcholesky_pivots(
 
 
 def _draw(residuals: NDArray[np.float64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Independent rows, with probabilities proportional to the residuals."""
+    """Draw independent rows with probabilities proportional to the residuals."""
     running = np.cumsum(residuals)
     drawn = np.searchsorted(running, running[-1] * rng.random(size), side="right")
     return np.minimum(drawn, len(residuals) - 1)
 
 
 def _residual_gram(kernel: Kernel, rows: Any, factor: NDArray[Any]) -> NDArray[np.float64]:
-    """What the factor leaves of the kernel between the proposed rows, in float64."""
+    """Residual kernel matrix of the proposed rows, in float64."""
     rows, factor = rows.astype(np.float64), factor.astype(np.float64)
     return kernel.between(rows, rows, n_jobs=1) - factor @ factor.T
 
@@ -95,10 +97,10 @@ def _residual_gram(kernel: Kernel, rows: Any, factor: NDArray[Any]) -> NDArray[n
 def accept(
     gram: NDArray[np.float64], limit: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The proposals kept, at most ``limit``, and the lower Cholesky factor of their Gram matrix.
+    """Accept at most ``limit`` proposals; return them and the Cholesky factor of their Gram matrix.
 
-    A proposal that came with probability proportional to h is kept with probability h' / h, where
-    h' is what the kept ones before it leave of it.
+    A proposal with residual h is accepted with probability h' / h, where h' is what the accepted
+    proposals before it leave of h.
     """
     rest, first = gram.copy(), np.diag(gram).copy()
     accepted: list[int] = []

@@ -18,24 +18,36 @@ from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 
 
 class TensorSketchFeatures(FeatureMap):
-    """CountSketches of the coordinates, convolved: features of the polynomial kernel.
+    """Convolved CountSketches of the coordinates, for the polynomial kernel.
 
-    Made in time O(nnz(X) + n s log s) for each degree, without the monomials. E[Z Z^T] = K, and the
-    variance grows like 3^degree: for degrees above four or so take ``ObliviousFeatures``.
+    They take time O(nnz(X) + n s log s) for each degree, without forming monomials. E[Z Z^T] = K,
+    and the variance grows like 3^degree: for degrees above four, use ``ObliviousFeatures``.
 
     Parameters
     ----------
     n_components : int, default 1000
-        Number of features. Powers of two and other numbers with small factors are the quickest.
+        Number of features; powers of two and other numbers with small factors are the fastest.
     kernel : "poly" or Polynomial, default "poly"
-    gamma, degree, coef0
-        The kernel is (gamma <x, y> + coef0)^degree; gamma="scale" is 1 / (d var(X)).
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        The kernel is (gamma <x, y> + coef0)^degree.
+    gamma : "scale", "auto" or float, default "scale"
+        For kernel="poly": "scale" is 1 / (d var(X)), and "auto" is 1 / d.
+    degree : int, default 3
+        For kernel="poly".
+    coef0 : float, default 1.0
+        For kernel="poly".
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     sketch_ : SampledTensorSketch
+        The sampled sketch.
+    n_components_ : int
+        Number of features.
+    kernel_ : Kernel
+        The kernel in use.
 
     Examples
     --------
@@ -76,8 +88,8 @@ class TensorSketchFeatures(FeatureMap):
         kernel = self.kernel_
         if not isinstance(kernel, Polynomial):
             raise ValueError(
-                f"kernel={kernel!r} is no polynomial kernel: use ObliviousFeatures, which sketches "
-                "every kernel that has a Taylor series"
+                f"kernel={kernel!r} is not a polynomial kernel: use ObliviousFeatures, which takes "
+                "every kernel with a Taylor series"
             )
         kernel.diag(X)  # says so if it overflows X's float type
         self.n_components_ = int(self.n_components)

@@ -52,7 +52,7 @@ class OSNAP:
             )
 
     def sample(self, random_state: Any = None) -> SampledOSNAP:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         rng = stream(root_seed(random_state), "osnap")
         edges = np.linspace(0, self.size, self.sparsity + 1).astype(np.int64)
         shape = (self.n_features, self.sparsity)

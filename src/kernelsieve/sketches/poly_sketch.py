@@ -76,7 +76,7 @@ class PolySketch:
         return min(self.sparsity, self._tree_width)
 
     def sample(self, random_state: Any = None) -> SampledPolySketch:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         seed, width = root_seed(random_state), self._tree_width
         leaf, node = (
             OSNAP(self.n_features, width, self._leaf_sparsity),

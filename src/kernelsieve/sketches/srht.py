@@ -44,7 +44,7 @@ class SRHT:
         check_count(self.size, "size", "it is the number of coordinates that are kept")
 
     def sample(self, random_state: Any = None) -> SampledSRHT:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         rng = stream(root_seed(random_state), "srht")
         signs = random_signs(self.n_features, rng)
         padded = power_of_two(self.n_features)
@@ -75,7 +75,7 @@ class SampledSRHT(Sketch):
         return power_of_two(self.n_features)
 
     def arrays(self) -> list[NDArray[Any]]:
-        """What was drawn."""
+        """The random parts of the sketch."""
         return [self.signs, self.places]
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
@@ -89,7 +89,7 @@ def random_signs(count: int, rng: np.random.Generator) -> NDArray[np.int8]:
 
 
 def mixed(X: Any, signs: NDArray[np.int8]) -> NDArray[Any]:
-    """H D x for every row: signs, then the Hadamard transform of the row filled up with zeros."""
+    """H D x for every row: signs, then the Hadamard transform of the row padded with zeros."""
     block = np.zeros((X.shape[0], power_of_two(X.shape[1])), dtype=X.dtype)
     head = block[:, : X.shape[1]]
     head[...] = X.toarray() if sp.issparse(X) else X

@@ -61,7 +61,7 @@ class TensorSketch:
                 raise ValueError(f"{name}={value!r} is not a finite number")
 
     def sample(self, random_state: Any = None) -> SampledTensorSketch:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         seed = root_seed(random_state)
         factor = OSNAP(self.n_features + (self.constant != 0.0), self.size)
         leaves = [factor.sample(stream(seed, "factor", k)) for k in range(self.degree)]

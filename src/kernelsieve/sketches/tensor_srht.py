@@ -45,7 +45,7 @@ class TensorSRHT:
         check_count(self.size, "size", "it is the number of products that are kept")
 
     def sample(self, random_state: Any = None) -> SampledTensorSRHT:
-        """A matrix of this distribution."""
+        """Draw a matrix of this distribution."""
         rng = stream(root_seed(random_state), "tensor srht")
         signs = random_signs(self.n_left, rng), random_signs(self.n_right, rng)
         places = [
