@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelsieve._native._options import native
+from kernelsieve._native._options import inlined, native
 
 
-@native
+@inlined
 def splitmix64(number, word):
     """Hash a number >= 0 to 64 bits; another word gives an independent hash."""
     z = (np.uint64(number) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + word
