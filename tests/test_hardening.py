@@ -424,7 +424,7 @@ def test_too_few_rows() -> None:
         fitted("KernelKMeans", data(1))
     with pytest.raises(ValueError, match=r"n_splits=2 .* n_samples=1"):
         fitted("KernelRidgeCV folds", data(1))
-    with pytest.raises(ValueError, match="the views have 24 and 23 rows"):
+    with pytest.raises(ValueError, match="X has 24 rows and y has 23"):
         fitted("KernelCCA", data(), data(N - 1))
 
 

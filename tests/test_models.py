@@ -334,6 +334,9 @@ def test_pca_goes_back():
     assert np.sqrt(np.mean((back - X) ** 2)) < 0.05
     with pytest.raises(ValueError, match="fit_inverse_transform=True"):
         KernelPCA(2, FOURIER).fit(X).inverse_transform(np.zeros((1, 2)))
+    model.set_params(fit_inverse_transform=False).fit(X)
+    with pytest.raises(ValueError, match="fit_inverse_transform=True"):  # of the fit before
+        model.inverse_transform(np.zeros((1, 4)))
 
 
 def test_k_means_is_that_of_the_kernel():

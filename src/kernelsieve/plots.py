@@ -1,6 +1,6 @@
 """Pictures of a kernel matrix and of its approximation, drawn with matplotlib.
 
-Every function draws on an Axes and returns it; showing or saving the figure is the caller's.
+The functions draw on an Axes (or a Figure) and return it; the caller shows or saves the figure.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def plot_spectrum(K: ArrayLike, alpha: float, ax: Axes | None = None) -> Axes:
 def plot_kernel_values(K: ArrayLike, Z: Any, ax: Axes | None = None) -> Axes:
     """Approximate kernel values against exact ones, pair by pair.
 
-    Of many pairs of points a random part is drawn; the error in the title is that of all.
+    At most 200,000 random pairs are drawn; the error in the title is that of all pairs.
 
     Parameters
     ----------
@@ -169,7 +169,18 @@ def _draw_pairs(ax: Axes, exact: NDArray[np.float64], approximate: NDArray[np.fl
 
 
 def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:
-    """Cross-validated error of a KernelRidgeCV against alpha, a line for every gamma.
+    """Cross-validated error of a KernelRidgeCV against alpha, with a line for every gamma.
+
+    Parameters
+    ----------
+    model : KernelRidgeCV
+        Fitted.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
 
     Examples
     --------
@@ -210,7 +221,20 @@ def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:
 
 
 def plot_importances(explanation: Explanation, top: int = 15, ax: Axes | None = None) -> Axes:
-    """The most important features of an Explanation, a bar for each.
+    """The most important features of an Explanation, as bars.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        What `kernelsieve.explain` returns.
+    top : int, default 15
+        How many features to show.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
 
     Examples
     --------
@@ -235,7 +259,18 @@ def plot_importances(explanation: Explanation, top: int = 15, ax: Axes | None = 
 
 
 def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
-    """What ``TableModel.facts_`` says: columns, monomials, and the mass of every degree.
+    """Importances of columns and monomials, and the mass of every degree, of a TableModel.
+
+    Parameters
+    ----------
+    facts : dict
+        ``TableModel.facts_``.
+    top : int, default 10
+        How many columns and monomials to show.
+
+    Returns
+    -------
+    matplotlib Figure
 
     Examples
     --------

@@ -34,7 +34,7 @@ LARGEST_TARGET = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e150}
 
 
 class FeatureModel(BaseEstimator):
-    """Base of the estimators that work on the features of a map, a block of rows at a time."""
+    """Base of the models that work on the features of a map, one block of rows at a time."""
 
     features: FeatureMap | None
     block_rows: int | None
@@ -44,7 +44,7 @@ class FeatureModel(BaseEstimator):
     features_: FeatureMap
 
     def _fresh_features(self, **inherited: Any) -> FeatureMap:
-        """An unfitted copy of the map; parameters that it leaves None are inherited."""
+        """An unfitted copy of the map; parameters that are None there are inherited."""
         features = AdaptiveFeatures() if self.features is None else clone(self.features)
         given = features.get_params(deep=False)
         missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
@@ -58,7 +58,7 @@ class FeatureModel(BaseEstimator):
         self.features_.fit(rows)
 
     def _valid_rows(self, X: Any, reset: bool = False) -> Any:
-        """Valid rows as a matrix; a source is what it is."""
+        """Validated rows as a matrix; a source is returned as it is."""
         source = given_source(X)
         if source is None:
             return valid_rows(self, X, reset)
@@ -85,7 +85,7 @@ class FeatureModel(BaseEstimator):
         )
 
     def _check_gram(self, size: int, way_out: str = "") -> None:
-        """Refuse the normal equations of so many features where they do not fit."""
+        """Refuse normal equations that do not fit in memory."""
         # Their sum and the blocks under way; then a copy that is centred, one that is shifted.
         copies = 3 + thread_count(self.n_jobs)
         what = f"the {size:,} x {size:,} matrix of products of the features"
@@ -112,7 +112,7 @@ class FeatureModel(BaseEstimator):
         description: str = "Features",
         raw: bool = False,
     ) -> Any:
-        """The sum of the same, with a progress bar when asked for."""
+        """The sum of ``function(Z, block)`` over all blocks, with a progress bar if verbose."""
         return rows.reduce(*self._by_block(function, rows, raw), description, self.verbose)
 
     def _by_block(
@@ -129,7 +129,7 @@ class FeatureModel(BaseEstimator):
 
 
 def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
-    """The values, of which none may be infinite."""
+    """The values, if all of them are finite."""
     if np.isfinite(values).all():
         return values
     raise ValueError(
@@ -174,7 +174,7 @@ def without_targets(rows: Source) -> Source:
 
 
 def warn_if_scales_differ(rows: Source, names: Any) -> None:
-    """Say which columns dominate all distances, and which never count."""
+    """Warn about columns that dominate all distances, and those that never count."""
     if rows.sparse or rows.shape[0] < 2:
         return  # one-hot and text columns are on one scale by nature
     known = moments(rows)

@@ -89,12 +89,21 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         return rows, labels
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
+        """Score the classes of rows; the larger the score, the likelier the class."""
         raise NotImplementedError
 
     @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted labels."""
+        """Predict the labels of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         check_is_fitted(self)
         scores = self.decision_function(X)
         if scores.ndim == 1:

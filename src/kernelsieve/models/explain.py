@@ -1,4 +1,4 @@
-"""What a fitted model is made of: its features in the words of the columns."""
+"""Rank the features of a fitted model, named after the columns of the data."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ SOURCE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Explanation:
-    """The features of a model, the most important first; ``plots.plot_importances`` draws them.
+    """The features of a model, most important first; ``plots.plot_importances`` draws them.
 
     Attributes
     ----------
-    names : ndarray of str
+    names : ndarray of str of shape (n_features,)
     coefficients : ndarray of shape (n_features,)
+        Of several outputs, the coefficient of the largest size.
     importances : ndarray of shape (n_features,)
-        The absolute coefficient (over all outputs) times the standard deviation of the feature:
-        what it moves predictions by.
+        The size of the coefficient (its norm over all outputs) times the standard deviation of the
+        feature: by how much it moves predictions.
     note : str
-        What the names leave unsaid.
+        What the factors of the products are: scaled, centred, rotated.
     """
 
     names: NDArray[np.object_]
@@ -39,7 +40,17 @@ class Explanation:
     note: str
 
     def text(self, top: int = 10) -> str:
-        """The first ``top`` features as a table."""
+        """Format the first features as a table.
+
+        Parameters
+        ----------
+        top : int, default 10
+            How many features to show.
+
+        Returns
+        -------
+        str
+        """
         shown = range(min(top, len(self.names)))
         width = max([len("feature"), *(len(str(self.names[i])) for i in shown)])
         lines = [f"{'feature':<{width}}  coefficient  importance"]
@@ -59,13 +70,16 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     Parameters
     ----------
     model : KernelRidge or KernelRidgeCV
-        With AdaptiveFeatures or RowNormFeatures: other maps have no features that can be named.
-        Of several outputs a feature's coefficient is the one of largest size.
+        With AdaptiveFeatures or RowNormFeatures, whose features have names.
     X : {array-like, sparse matrix} of shape (n, d), or Source
-        Rows to measure the spread of the features on; the training rows, or some of them. Of a
-        source 20,000 rows are taken.
+        Rows on which to measure the spread of the features: the training rows, or some of them.
+        20,000 rows of a source are used.
     input_features : array-like of str, optional
-        Names of the columns; those that the model was fitted with by default.
+        Names of the columns, by default those that the model was fitted with.
+
+    Returns
+    -------
+    Explanation
 
     Examples
     --------
@@ -81,7 +95,7 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     features = getattr(model.features_, "map_", model.features_)  # what AutoFeatures chose
     if not isinstance(features, SampledFeatures):
         raise TypeError(
-            f"{type(features).__name__} has no features that can be named: use AdaptiveFeatures or "
+            f"{type(features).__name__} has no features with names: use AdaptiveFeatures or "
             "RowNormFeatures"
         )
     outputs = np.asarray(model.coef_).reshape(len(model.coef_), -1)

@@ -22,27 +22,48 @@ from kernelsieve.sources.base import ArraySource, Block, given_source
 
 
 class KernelCCA(TransformerMixin, FeatureModel):
-    """Regularised kernel CCA: directions in the two feature spaces that correlate most.
+    """Regularised kernel canonical correlation analysis of two views of the same rows.
 
-    Maximises cov(a, b) over directions with ‖a's scores‖^2 + alpha ‖a‖^2 = 1, and so for b.
+    Finds directions a and b in the two feature spaces whose scores have the largest covariance
+    under ``|scores of a|^2 + alpha |a|^2 = 1``, and the same for b.
 
     Parameters
     ----------
     n_components : int, default 2
+        Number of pairs of directions.
     features : FeatureMap, default AdaptiveFeatures()
-        Of the first view.
+        The map of the first view.
     features_y : FeatureMap, default a copy of ``features``
-        Of the second view.
+        The map of the second view.
     alpha : float, default 1.0
         The regularisation of both views.
-    block_rows : int, optional
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
     correlations_ : ndarray of shape (n_components,)
         The regularised canonical correlations, descending.
+    x_weights_ : ndarray of shape (n_map_features, n_components)
+        Directions of the first view, in columns.
+    y_weights_ : ndarray of shape (n_map_features_y, n_components)
+        Directions of the second view.
+    x_mean_ : ndarray of shape (n_map_features,)
+        Mean of the features of the first view.
+    y_mean_ : ndarray of shape (n_map_features_y,)
+        Mean of the features of the second view.
+    features_ : FeatureMap
+        The fitted map of the first view.
+    features_y_ : FeatureMap
+        The fitted map of the second view.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -80,8 +101,14 @@ class KernelCCA(TransformerMixin, FeatureModel):
 
         Parameters
         ----------
-        X, y : {array-like, sparse matrix} of shape (n, d_x), (n, d_y)
-            The two views of the same rows.
+        X : {array-like, sparse matrix} of shape (n, d)
+            The first view.
+        y : {array-like, sparse matrix} of shape (n,) or (n, d_y)
+            The second view of the same rows.
+
+        Returns
+        -------
+        self
         """
         alpha = check_positive(self.alpha, "alpha", "it regularises both views")
         wanted = check_count(self.n_components, "n_components", "it is the number of directions")
@@ -89,7 +116,9 @@ class KernelCCA(TransformerMixin, FeatureModel):
         X = X if source is None else source.in_memory("KernelCCA")
         X, Y = self._valid_rows(X, reset=True), _second_view(y)
         if X.shape[0] != Y.shape[0]:
-            raise ValueError(f"the views have {X.shape[0]} and {Y.shape[0]} rows")
+            raise ValueError(
+                f"X has {X.shape[0]} rows and y has {Y.shape[0]}: pass two views of the same rows"
+            )
         rows = ArraySource(X)
         self._fit_features(rows, alpha=alpha)
         second = self.features_y if self.features_y is not None else self.features
@@ -122,13 +151,31 @@ class KernelCCA(TransformerMixin, FeatureModel):
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Scores of rows of the first view, of shape (n, n_components)."""
+        """Scores of rows of the first view.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+        """
         check_is_fitted(self)
         X = self._valid_rows(X)
         return self._scores(self.features_, X, self.x_mean_, self.x_weights_)
 
     def transform_y(self, y: Any) -> NDArray[Any]:
-        """Scores of rows of the second view."""
+        """Scores of rows of the second view.
+
+        Parameters
+        ----------
+        y : {array-like, sparse matrix} of shape (n,) or (n, d_y)
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+        """
         check_is_fitted(self)
         Y = _second_view(y)
         if Y.shape[1] != self.features_y_.n_features_in_:

@@ -24,30 +24,46 @@ START_ROWS = 2**14
 
 
 class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
-    """k-means in feature space.
+    """k-means clustering in feature space.
 
     Parameters
     ----------
     n_clusters : int, default 8
+        Number of clusters.
     features : FeatureMap, default AdaptiveFeatures()
+        The map that stands for the kernel.
     n_init : int, default 3
-        Starts by k-means++; the best one is kept.
+        Number of k-means++ starts; the best one is kept.
     max_iter : int, default 300
+        Most iterations of a start.
     batch_rows : int or None, default None
-        Rows on which the starts are tried, before passes over all rows improve the best. None keeps
-        all features in memory while they are at most 2^26 numbers, and takes 16,384 rows beyond.
+        Rows on which the starts are tried, before passes over all rows improve the best one. None
+        keeps all features in memory up to 2^26 numbers, and takes 16,384 rows beyond.
     random_state : int, RandomState or None
-    block_rows : int, optional
+        For the starts; the map has its own.
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_components)
-        In feature space.
+        Centres in feature space.
     labels_ : ndarray of shape (n,)
+        The cluster of each row.
     inertia_ : float
-        Summed squared distances in feature space.
+        Sum of the (weighted) squared distances to the nearest centre, in feature space.
+    n_iter_ : int
+        Iterations of the last run.
+    features_ : FeatureMap
+        The fitted map.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -84,7 +100,19 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the map and the centres; y is ignored."""
+        """Fit the map and the centres.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : ignored
+        sample_weight : array-like of shape (n,), optional
+            Multiplies the squared distances. The map does not see it.
+
+        Returns
+        -------
+        self
+        """
         check_count(self.n_clusters, "n_clusters", "it is the number of clusters")
         rows = without_targets(as_source(self._valid_rows(X, reset=True)))
         if sample_weight is not None:
@@ -93,7 +121,7 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         n = rows.shape[0]
         if n < self.n_clusters:
             raise ValueError(
-                f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer"
+                f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters"
             )
         self._fit_features(rows)
         small = n * self.features_.n_components_ <= LARGEST_IN_MEMORY
@@ -137,21 +165,48 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
 
     @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
-        """The nearest centre of every row."""
+        """Find the nearest centre of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         check_is_fitted(self)
         parts = self._map_blocks(_Nearest(self.cluster_centers_), self._valid_rows(X))
         return np.concatenate([labels for labels, _ in parts])
 
     @lazy_on_dask
     def transform(self, X: Any) -> NDArray[Any]:
-        """Distances to the centres in feature space, of shape (n, n_clusters)."""
+        """Distances to the centres in feature space.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n, n_clusters)
+        """
         check_is_fitted(self)
         X, centres = self._valid_rows(X), self.cluster_centers_
         parts = self._map_blocks(lambda Z, _: np.sqrt(_squared_distances(Z, centres)), X)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the distances: "kernelkmeans0", ..."""
+        """Names of the distances: "kernelkmeans0", "kernelkmeans1", ...
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str of shape (n_clusters,)
+        """
         check_is_fitted(self)
         count = len(self.cluster_centers_)
         return np.array([f"kernelkmeans{k}" for k in range(count)], dtype=object)

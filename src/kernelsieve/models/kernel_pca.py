@@ -30,20 +30,40 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
     Parameters
     ----------
     n_components : int, default 2
+        Number of principal components.
     features : FeatureMap, default AdaptiveFeatures()
+        The map that stands for the kernel.
     fit_inverse_transform : bool, default False
-        Learn, by kernel ridge regression, to go back from components to points.
+        Whether to learn, by kernel ridge regression, the way back from components to rows.
     alpha : float, default 0.1
-        The ridge of the way back.
-    block_rows : int, optional
+        The ridge of that regression.
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
     eigenvalues_ : ndarray of shape (n_components,)
-        Of the centred kernel matrix.
-    explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
+        Largest eigenvalues of the centred kernel matrix, descending.
+    components_ : ndarray of shape (n_map_features, n_components)
+        Directions in feature space, in columns.
+    mean_ : ndarray of shape (n_map_features,)
+        Mean of the features.
+    explained_variance_ : ndarray of shape (n_components,)
+        The eigenvalues over the number of rows.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        The eigenvalues over the sum of all of them.
+    features_ : FeatureMap
+        The fitted map.
+    inverse_ : KernelRidge
+        With ``fit_inverse_transform=True``: the regression of rows on components.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -74,9 +94,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the map and find the components; y is ignored."""
+        """Fit the map and find the components.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
         wanted = check_count(self.n_components, "n_components", "it is the number of components")
         rows = as_source(self._valid_rows(X, reset=True))
+        self.__dict__.pop("inverse_", None)
         self._fit_features(without_targets(rows))
         self._check_gram(self.features_.n_components_)
         problem = self._reduce(
@@ -89,9 +120,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         trace = float(np.trace(problem.gram))
         self.explained_variance_ratio_ = values / trace if trace > 0 else np.zeros_like(values)
         if self.fit_inverse_transform:
-            check_positive(self.alpha, "alpha", "it is the ridge of the way back")
+            check_positive(self.alpha, "alpha", "it is the ridge of the inverse transform")
             X = rows.in_memory("fit_inverse_transform=True")
-            # As random as the map is, or the way back would be another one every time.
+            # As random as the map is, or the way back would differ from fit to fit.
             features = AdaptiveFeatures(random_state=self.features_.random_state)
             self.inverse_ = KernelRidge(features, alpha=self.alpha, n_jobs=self.n_jobs)
             self.inverse_.fit(self._project(X), dense(X))
@@ -99,7 +130,16 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
 
     @lazy_on_dask
     def transform(self, X: Any) -> Any:
-        """The components of the rows of X, of shape (n, n_components); of a source another one."""
+        """Project rows on the principal components.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n, n_components), or Source if X is one
+        """
         check_is_fitted(self)
         X = self._valid_rows(X)
         if isinstance(X, Source):
@@ -114,10 +154,21 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         return finite(np.concatenate(parts), "the components")
 
     def inverse_transform(self, T: Any) -> NDArray[Any]:
-        """Points whose components are about T."""
+        """Find rows whose components are approximately T.
+
+        Parameters
+        ----------
+        T : array-like of shape (n, n_components)
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+        """
         check_is_fitted(self)
-        if not self.fit_inverse_transform:
-            raise ValueError("this model was not fitted to go back: fit_inverse_transform=True")
+        if not hasattr(self, "inverse_"):
+            raise ValueError(
+                "this model did not learn the way back: fit it with fit_inverse_transform=True"
+            )
         return self.inverse_.predict(T)
 
     @property

@@ -19,24 +19,39 @@ CALIBRATION_ROWS = 20_000
 
 
 class KernelRidgeClassifier(FeatureClassifier):
-    """Kernel ridge regression on +-1 targets, one for each class.
+    """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
     Parameters
     ----------
     features : FeatureMap, default AdaptiveFeatures()
+        The map that stands for the kernel.
     alpha : float, default 1.0
+        Added to the diagonal of the kernel matrix.
     class_weight : dict, "balanced" or None
+        Weight of the rows of each class; "balanced" gives all classes the same total weight.
     fit_intercept : bool, default True
-    block_rows : int, optional
+        Whether to fit an intercept, which is not penalised.
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
-    classes_ : ndarray
+    classes_ : ndarray of shape (n_classes,)
+        The labels, in ascending order.
     ridge_ : KernelRidge
+        The regression on the targets.
+    features_ : FeatureMap
+        The fitted map.
     sharpness_ : float
-        What scores are multiplied by before they become probabilities.
+        What scores are multiplied by before a softmax makes probabilities of them.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -69,7 +84,20 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the map, the ridge and the calibration of probabilities."""
+        """Fit the map, the ridge and the calibration of probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : array-like of shape (n,), optional
+            Labels; None takes those of a source.
+        sample_weight : array-like of shape (n,), optional
+            Multiplies the squared errors. The map does not see it.
+
+        Returns
+        -------
+        self
+        """
         rows, labels = self._labelled(X, y, sample_weight)
         n_classes = len(self.classes_)
         weights = None if self.class_weight is None else labels.weights(self.class_weight)
@@ -91,7 +119,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         return self
 
     def _calibrate(self, rows: Block, signs: Block) -> None:
-        """How much scores say: fitted to leave-one-out scores, those of the fit are too sure.
+        """Fit the sharpness to leave-one-out scores: those of the fit itself are overconfident.
 
         One positive factor for all scores, so that the likeliest class is the predicted one.
         """
@@ -118,13 +146,31 @@ class KernelRidgeClassifier(FeatureClassifier):
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Scores: (n,) for two classes, (n, n_classes) for more; the larger, the likelier."""
+        """Score the classes of rows: the larger the score, the likelier the class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n,) for two classes, (n, n_classes) for more
+        """
         check_is_fitted(self)
         return self.ridge_.predict(as_source(self._valid_rows(X)))
 
     @lazy_on_dask
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities of the classes, calibrated on leave-one-out scores."""
+        """Probabilities of the classes, calibrated on leave-one-out scores.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+        """
         check_is_fitted(self)
         return softmax(self.sharpness_ * _both_classes(self.decision_function(X)), axis=1)
 

@@ -18,35 +18,54 @@ from kernelsieve.tuning.search import positive_numbers, search
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):
-    """KernelRidge that tries every alpha, and every gamma, and keeps the best.
+    """Kernel ridge regression with alpha, and optionally gamma, chosen by cross-validation.
 
-    All alphas come from one eigendecomposition. For maps that do not look at the target the error
-    is the exact leave-one-out one, in closed form; maps that do are fitted again for every fold, so
-    that they never see what they are judged on.
+    One eigendecomposition serves all alphas. For maps that do not look at the target, the error is
+    the exact leave-one-out error in closed form. Maps that do look are fitted again for every fold,
+    so that they never see the rows they are judged on.
 
     Parameters
     ----------
     features : FeatureMap, default AdaptiveFeatures()
-    alphas : array-like, default 13 values from 1e-3 to 1e3
+        The map that stands for the kernel.
+    alphas : array-like of float, default 13 values from 1e-3 to 1e3
+        Ridges to try.
     gammas : array-like of float, optional
-        Bandwidths to try; None keeps the map's.
+        Bandwidths to try; None keeps that of the map.
     cv : int, splitter or None, default None
-        Folds; None is leave-one-out where it has a closed form, else 5. Of a source that is not in
-        memory a number of folds only, which are consecutive rows.
+        Folds. None is leave-one-out where it has a closed form, and 5 folds elsewhere. A source
+        that is not in memory takes a number of folds only, and they are consecutive rows.
     fit_intercept : bool, default True
-    block_rows : int, optional
+        Whether to fit an intercept, which is not penalised.
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
-    alpha_, gamma_ : float
-        The best ones; ``gamma_`` is None where no gammas were given.
+    alpha_ : float
+        The best ridge.
+    gamma_ : float or None
+        The best bandwidth; None if no gammas were given.
     best_rmse_ : float
+        The cross-validated root mean square error of the best combination.
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
     model_ : KernelRidge
-        Fitted to all rows with the best ones.
+        The ridge with the best combination, fitted to all rows.
+    features_ : FeatureMap
+        The fitted map of ``model_``.
+    coef_ : ndarray of shape (n_components,) or (n_components, n_outputs)
+        Coefficients of ``model_``.
+    intercept_ : float or ndarray of shape (n_outputs,)
+        Intercept of ``model_``.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -80,7 +99,20 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Try all combinations, and fit the best to all rows."""
+        """Try all combinations, and fit the best one to all rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : array-like of shape (n,) or (n, n_outputs), optional
+            Targets; None takes those of a source.
+        sample_weight : array-like of shape (n,), optional
+            Multiplies the squared errors, those of the validation, too.
+
+        Returns
+        -------
+        self
+        """
         alphas = self._checked_alphas()
         given = self._numeric(X, y, sample_weight)
         rows = columns_of(given)
@@ -137,7 +169,20 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
 
     @lazy_on_dask
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """As KernelRidge.predict."""
+        """Predict the targets of rows with the best model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        return_std : bool, default False
+            Whether to return the standard deviation of a new observation, too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        deviation : ndarray of the same shape, if return_std
+            See `KernelRidge.predict`.
+        """
         check_is_fitted(self)
         return self.model_.predict(as_source(self._valid_rows(X)), return_std=return_std)
 

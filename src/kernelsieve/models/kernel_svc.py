@@ -20,23 +20,41 @@ LARGEST_SQUARE = 1e120  # of a feature times C: liblinear squares the gradients 
 class KernelSVC(FeatureClassifier):
     """A linear support vector machine on the features, by scikit-learn's LinearSVC.
 
-    It needs all features at once: n x n_components numbers in memory.
+    All features must fit in memory: n x n_components numbers.
 
     Parameters
     ----------
     features : FeatureMap, default AdaptiveFeatures()
+        The map that stands for the kernel.
     C : float, default 1.0
+        Weight of the errors against the margin.
     class_weight : dict, "balanced" or None
+        Weight of the rows of each class; "balanced" gives all classes the same total weight.
     max_iter : int, default 2000
+        Most iterations of liblinear.
     random_state : int, RandomState or None
-    block_rows : int, optional
+        For liblinear; the map has its own.
+    block_rows : int, default None
+        Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
+        Number of threads.
     verbose : int, default 0
+        1 shows progress.
 
     Attributes
     ----------
-    classes_ : ndarray
+    classes_ : ndarray of shape (n_classes,)
+        The labels, in ascending order.
+    features_ : FeatureMap
+        The fitted map.
     svc_ : LinearSVC
+        The fitted machine.
+    n_iter_ : int
+        Iterations of liblinear.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
@@ -70,7 +88,20 @@ class KernelSVC(FeatureClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the map and the machine."""
+        """Fit the map and the machine.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+        y : array-like of shape (n,), optional
+            Labels; None takes those of a source.
+        sample_weight : array-like of shape (n,), optional
+            Multiplies C. The map does not see it.
+
+        Returns
+        -------
+        self
+        """
         check_positive(self.C, "C", "it weighs the errors against the margin")
         rows, _ = self._labelled(X, y, sample_weight)
         X, y = rows.in_memory("KernelSVC"), rows.take(np.arange(rows.shape[0])).y
@@ -96,7 +127,16 @@ class KernelSVC(FeatureClassifier):
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Distances to the separating plane in feature space."""
+        """Signed distances to the separating hyperplanes in feature space, up to a factor.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n,) for two classes, (n, n_classes) for more
+        """
         check_is_fitted(self)
         X = self._valid_rows(X)
         parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), X)
