@@ -58,7 +58,7 @@ class KernelSample:
     >>> X = np.random.default_rng(0).standard_normal((1000, 2))
     >>> features = NystromFeatures(50, random_state=0).fit(X)
     >>> sample = KernelSample(features.kernel_, X[::4], alpha=1.0, n_rows=len(X))
-    >>> float(sample.spectral_epsilon(features.transform(sample.rows))) < 0.5
+    >>> float(sample.spectral_epsilon(features.transform(sample.rows))) < 1.0
     True
     """
 
