@@ -233,14 +233,18 @@ def array(
             wrong(where, "is not in C order")
         if value.dtype.kind == "f" and finite and not np.isfinite(value).all():
             wrong(where, "has a value that is not finite")
-        highest = high if below is None else sizes[below] - 1
-        if value.size and low is not None and value.min() < low:
-            wrong(where, f"has a value {value.min()} below {low}")
-        if value.size and highest is not None and value.max() > highest:
-            wrong(where, f"has a value {value.max()} above {highest}")
+        check_range(value, where, low, high if below is None else sizes[below] - 1)
         return value
 
     return rule
+
+
+def check_range(value: Any, where: str, low: int | None, high: int | None) -> None:
+    """Refuse an array with values beyond two bounds, which are included."""
+    if value.size and low is not None and value.min() < low:
+        wrong(where, f"has a value {value.min()} below {low}")
+    if value.size and high is not None and value.max() > high:
+        wrong(where, f"has a value {value.max()} above {high}")
 
 
 def array_or(of_array: Rule, other: Rule) -> Rule:
@@ -315,11 +319,11 @@ def checked(
 
 
 def merged(cls: type, attribute: str) -> dict[str, Any]:
-    """The tables of this name of a class and all its bases, the most general first."""
+    """The tables of this name of a class and all its bases; None removes what a base has."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         found |= vars(base).get(attribute, {})
-    return found
+    return {name: rule for name, rule in found.items() if rule is not None}
 
 
 class Persistent:
@@ -329,7 +333,7 @@ class Persistent:
     ``_complete`` checks what a field alone does not show.
     """
 
-    _state_fields: ClassVar[Mapping[str, Rule]] = {}
+    _state_fields: ClassVar[Mapping[str, Rule | None]] = {}
     _for_variance: ClassVar[tuple[str, ...]] = ()  # None in files that are saved without it
 
     def get_state(self) -> dict[str, Any]:
@@ -380,7 +384,7 @@ def switch(value: Any, where: str, sizes: Sizes) -> Any:
 
 OUTPUT = "_sklearn_output_config"
 # Of all estimators that take rows: "d" is the number of their columns.
-COLUMN_FIELDS: dict[str, Rule] = {
+COLUMN_FIELDS: dict[str, Rule | None] = {
     "n_features_in_": whole(1, size="d"),
     "feature_names_in_": AbsentOr(names("d")),
     OUTPUT: AbsentOr(table({"transform": choice("default", "pandas", "polars")})),
@@ -452,10 +456,14 @@ class PersistentEstimator(Persistent, BaseEstimator):
 
     def _parameter_values(self) -> dict[str, Any]:
         """The parameters; an estimator among them as it was given, without what it learned."""
-        return {
-            name: clone(value) if isinstance(value, PersistentEstimator) else value
-            for name, value in self.get_params(deep=False).items()
-        }
+        values = self.get_params(deep=False)
+        rules = merged(type(self), "_state_parameters")
+        for name, value in values.items():
+            if isinstance(value, PersistentEstimator):
+                values[name] = clone(value)
+            elif rules.get(name) is texts and not isinstance(value, list | tuple):
+                values[name] = list(value)
+        return values
 
     def _state_values(self) -> dict[str, Any]:
         return {

@@ -39,6 +39,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelsieve import persistence
+from kernelsieve._state import is_fitted
 from kernelsieve.persistence import _container
 from support import small_models
 
@@ -116,7 +117,8 @@ def good_files(names: list[str], folder: Path) -> list[Parts]:
     path = folder / "good.ks"
     files = []
     for name in names:
-        persistence.save(small_models.build(name), path, about={"target": "y", "notes": [1, 2.5]})
+        about = {"target": "y", "notes": [1, 2.5]}
+        persistence.save(small_models.build(name), path, about, variance=True)
         files.append(take_apart(name, path.read_bytes()))
     return files
 
@@ -335,7 +337,7 @@ def use(path: Path, watch: Watch) -> int:
         if watch.seen:
             raise AssertionError(f"loading did {watch.seen}")
     outcome = USED
-    if not persistence._estimators.is_fitted(estimator):
+    if not is_fitted(estimator):
         repr(estimator)
         return USED
     width = getattr(estimator, "n_features_in_", small_models.N_COLUMNS)

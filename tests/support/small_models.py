@@ -358,10 +358,11 @@ def _table_answers(estimator: TableModel, X: Any) -> dict[str, Any]:
 
 
 def takes_sparse(estimator: Any) -> bool:
-    """Whether scikit-learn's tags say so."""
+    """Whether scikit-learn's tags say so; warps of a product kernel are for dense rows."""
     from sklearn.utils import get_tags
 
-    return bool(get_tags(estimator).input_tags.sparse)
+    warped = getattr(getattr(estimator, "kernel_", None), "warps", None) is not None
+    return bool(get_tags(estimator).input_tags.sparse) and not warped
 
 
 def as_bits(value: Any) -> Any:

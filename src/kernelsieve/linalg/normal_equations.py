@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotri
 
+from kernelsieve._state import Persistent, array, flag, number, optional, whole, wrong
 from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.solvers import regularised_cholesky
 
@@ -19,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass
-class NormalEquations:
+class NormalEquations(Persistent):
     """Weighted sums over rows, in float64: all that a ridge needs to know of the data.
 
     Attributes
@@ -41,6 +42,21 @@ class NormalEquations:
     target_squares: Array
     weight: float
     n_rows: int
+
+    _state_fields: ClassVar = {
+        "gram": array("s", "s"),
+        "moment": array("s", "outputs"),
+        "feature_sum": array("s"),
+        "target_sum": array("outputs"),
+        "target_squares": array("outputs"),
+        "weight": number(0.0, 1e300),
+        "n_rows": whole(),
+    }
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers of features and of outputs."""
+        return self.moment.shape
 
     @classmethod
     def zero(cls, n_components: int, n_outputs: int) -> NormalEquations:
@@ -176,7 +192,7 @@ class Centred:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Persistent):
     """What the uncertainty of a ridge needs.
 
     Weights count observations: an integer weight is a row that occurs so many times. But no row is
@@ -186,7 +202,7 @@ class Posterior:
 
     Attributes
     ----------
-    factor : ndarray of shape (s, s)
+    factor : ndarray of shape (s, s) or None
         The lower Cholesky factor of G + shift I, where G = Z^T W Z of centred features.
     shift : float
         alpha, or slightly more if rounding required it.
@@ -200,7 +216,7 @@ class Posterior:
     fit_intercept : bool
     """
 
-    factor: Array
+    factor: Array | None
     shift: float
     feature_mean: Array
     residual_squares: Array
@@ -208,12 +224,61 @@ class Posterior:
     n_rows: int
     fit_intercept: bool
 
+    _state_fields: ClassVar = {
+        "factor": optional(array(None)),  # the lower triangle, line by line
+        "by_columns": optional(flag),  # its order in memory, which decides the last bits
+        "shift": number(0.0, 1e300),
+        "feature_mean": array("s"),
+        "residual_squares": array("outputs"),
+        "weight": number(1e-300, 1e300),
+        "n_rows": whole(1),
+        "fit_intercept": flag,
+        "degrees_of_freedom": number(-1e300, 1e300),
+    }
+    _for_variance: ClassVar = ("factor", "by_columns")
+
+    def _state_values(self) -> dict[str, Any]:
+        values = {name: getattr(self, name, None) for name in self._state_fields}
+        if self.factor is None:
+            return values
+        lines = [line[: i + 1] for i, line in enumerate(self.factor)]
+        by_columns = self.factor.flags.f_contiguous
+        return values | {"factor": np.concatenate(lines), "by_columns": by_columns}
+
+    @classmethod
+    def _restored(cls, values: dict[str, Any]) -> Self:
+        packed, by_columns = values.pop("factor"), values.pop("by_columns")
+        freedom, size = values.pop("degrees_of_freedom"), len(values["feature_mean"])
+        factor = None
+        if packed is not None:
+            if len(packed) != size * (size + 1) // 2:
+                wrong("factor", f"has {len(packed)} entries, not a triangle of {size} lines")
+            factor = np.zeros((size, size), order="F" if by_columns else "C")
+            for i in range(size):
+                factor[i, : i + 1] = packed[i * (i + 1) // 2 :][: i + 1]
+        posterior = cls(factor=factor, **values)
+        posterior.__dict__["degrees_of_freedom"] = freedom
+        return posterior
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers of features and of outputs."""
+        return len(self.feature_mean), len(self.residual_squares)
+
+    def _known_factor(self) -> Array:
+        if self.factor is None:
+            raise ValueError(
+                "this model was saved without what variances need: fit it again and save it with "
+                "kernelsieve.save(model, path, variance=True), or kernelsieve fit --std"
+            )
+        return self.factor
+
     @cached_property
     def degrees_of_freedom(self) -> float:
         """tr G (G + shift I)^-1, and 1 for the intercept."""
-        inverse, _ = dpotri(self.factor, lower=1)
+        inverse, _ = dpotri(self._known_factor(), lower=1)
         trace = float(np.trace(inverse))
-        return len(self.factor) - self.shift * trace + self.fit_intercept
+        return len(inverse) - self.shift * trace + self.fit_intercept
 
     @cached_property
     def noise_variance(self) -> Array:
@@ -242,12 +307,14 @@ class Posterior:
         ndarray of shape (n,)
         """
         centred = (dense(Z) - self.feature_mean).T
-        halves = solve_triangular(self.factor, centred, lower=True, check_finite=False)
+        halves = solve_triangular(self._known_factor(), centred, lower=True, check_finite=False)
         return np.einsum("ij,ij->j", halves, halves) + self.fit_intercept / self.weight
 
     def pulls(self, Z: Any) -> Array:
         """(G + shift I)^-1 (z - mean), of shape (s, n): how predictions move with Z^T W y."""
-        return cho_solve((self.factor, True), (dense(Z) - self.feature_mean).T, check_finite=False)
+        return cho_solve(
+            (self._known_factor(), True), (dense(Z) - self.feature_mean).T, check_finite=False
+        )
 
     def relative_variances(self, Z: Any) -> Array:
         """The variance of a new observation, in units of the noise variance, of shape (n,)."""

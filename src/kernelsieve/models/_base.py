@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight
 
 from kernelsieve._memory import check_square
 from kernelsieve._parallel import thread_count
+from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.sources.base import (
@@ -33,7 +34,7 @@ LARGEST_BLOCK = 4096
 LARGEST_TARGET = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e150}
 
 
-class FeatureModel(BaseEstimator):
+class FeatureModel(PersistentEstimator):
     """Base of the models that work on the features of a map, one block of rows at a time."""
 
     features: FeatureMap | None
@@ -42,6 +43,11 @@ class FeatureModel(BaseEstimator):
     verbose: int
 
     features_: FeatureMap
+
+    _state_parameters: ClassVar = {"features": instance(FeatureMap, None)}
+    _state_fields: ClassVar = COLUMN_FIELDS | {
+        "features_": instance(FeatureMap, fitted=True, d="n_features_in_", s="n_components_"),
+    }
 
     def _fresh_features(self, **inherited: Any) -> FeatureMap:
         """An unfitted copy of the map; parameters that are None there are inherited."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from kernelsieve._state import classes, plain
 from kernelsieve._validation import check_choice
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.sources.base import Block, Source, lazy_on_dask
@@ -74,6 +75,9 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
     """What the classifiers share: labels in, labels out."""
 
     classes_: NDArray[Any]
+
+    _state_parameters: ClassVar = {"class_weight": plain(str, dict, None)}
+    _state_fields: ClassVar = {"classes_": classes}
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Source, Labels]:
         """Valid rows with their labels, and how often each label occurs."""

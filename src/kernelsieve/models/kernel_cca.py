@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks, one_thread
+from kernelsieve._state import array, instance
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
@@ -76,6 +77,16 @@ class KernelCCA(TransformerMixin, FeatureModel):
     >>> bool(cca.fit(*views).correlations_[0] > 0.9)
     True
     """
+
+    _state_parameters: ClassVar = {"features_y": instance(FeatureMap, None)}
+    _state_fields: ClassVar = {
+        "features_y_": instance(FeatureMap, fitted=True, s_y="n_components_"),
+        "correlations_": array("k"),
+        "x_mean_": array("s"),
+        "y_mean_": array("s_y"),
+        "x_weights_": array("s", "k"),
+        "y_weights_": array("s_y", "k"),
+    }
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows, root_seed
+from kernelsieve._state import FLOATS, array, number, whole, wrong
 from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
@@ -75,6 +76,17 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
     True
     """
+
+    _state_fields: ClassVar = {
+        "cluster_centers_": array("k", "s", dtype=FLOATS),
+        "labels_": array(None, dtype=(np.int32,), low=0, below="k"),
+        "inertia_": number(),
+        "n_iter_": whole(),
+    }
+
+    def _complete(self) -> None:
+        if not len(self.cluster_centers_):
+            wrong("cluster_centers_", "are none")
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread
+from kernelsieve._state import AbsentOr, array, instance, switch, wrong
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
@@ -73,6 +74,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
     >>> KernelPCA(3, RowNormFeatures(50, random_state=0)).fit_transform(X).shape
     (100, 3)
     """
+
+    _state_parameters: ClassVar = {"fit_inverse_transform": switch}
+    _state_fields: ClassVar = {
+        "mean_": array("s"),
+        "components_": array("s", "k"),
+        "eigenvalues_": array("k"),
+        "explained_variance_": array("k"),
+        "explained_variance_ratio_": array("k"),
+        "inverse_": AbsentOr(instance(KernelRidge, fitted=True, k="n_features_in_")),
+    }
+
+    def _complete(self) -> None:
+        if self.fit_inverse_transform and not hasattr(self, "inverse_"):
+            wrong("inverse_", "is missing, and fit_inverse_transform asks for it")
 
     def __init__(
         self,

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import one_thread
 from kernelsieve._random import root_seed, stream
+from kernelsieve._state import (
+    AbsentOr,
+    Rule,
+    Sizes,
+    array,
+    array_or,
+    choice,
+    instance,
+    is_fitted,
+    number,
+    optional,
+    row_matrix,
+    switch,
+    whole,
+    wrong,
+)
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
@@ -44,6 +60,16 @@ RISK_ROWS = 2000
 # the largest bound on it at which it is worth trying them.
 FLOAT32_ERROR, FLOAT32_BOUND = 1e-4, 3e-3
 ROUNDING_ROWS = 512  # on which the error is estimated
+
+
+def by_output(size: str) -> Rule:
+    """Coefficients of one output, or a column for each of several."""
+    one, several = array(size), array(size, "outputs")
+
+    def rule(value: Any, where: str, sizes: Sizes) -> Any:
+        return (several if np.ndim(value) == 2 else one)(value, where, sizes)
+
+    return rule
 
 
 class KernelRidge(RegressorMixin, FeatureModel):
@@ -116,6 +142,31 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
     _posterior: Posterior | None = None
+
+    _state_parameters: ClassVar = {"refine": switch}
+    _state_fields: ClassVar = {
+        "coef_": by_output("s"),
+        "intercept_": array_or(array("outputs"), number(-1.7e308, 1.7e308)),
+        "solver_": choice("cholesky", "dual", "cg"),
+        "n_iter_": whole(),
+        "X_fit_": AbsentOr(row_matrix("n", "d")),
+        "dual_coef_": AbsentOr(by_output("n")),
+        "_posterior": optional(instance(Posterior)),
+        "_equations": optional(instance(NormalEquations)),
+    }
+    _not_stored: ClassVar = {"_single_output": "computed"}
+
+    def _complete(self) -> None:
+        dual, ndim = getattr(self, "dual_coef_", None), self.coef_.ndim
+        if (dual is None) == hasattr(self, "X_fit_"):
+            wrong("dual_coef_", "and X_fit_ are not both there")
+        if np.ndim(self.intercept_) + 1 != ndim or (dual is not None and dual.ndim != ndim):
+            wrong("coef_", "is not of as many outputs as the other coefficients")
+        self._single_output = ndim == 1
+        shape = self.coef_.shape if ndim == 2 else (len(self.coef_), 1)
+        for name, part in (("_posterior", self._posterior), ("_equations", self._equations)):
+            if part is not None and part.shape != shape:
+                wrong(name, f"is of features and outputs {part.shape} instead of {shape}")
 
     def __init__(
         self,
@@ -206,7 +257,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         outputs = rows.target_shape[0]
         if first:
             self._forget()
-            if self.features is not None and _is_fitted(self.features):
+            if self.features is not None and is_fitted(self.features):
                 self.features_ = self.features
             else:
                 self._fit_features(rows, alpha=alpha)
@@ -408,11 +459,6 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return finite(mean, "the predictions")
 
     def _known_posterior(self) -> Posterior:
-        if self._posterior is None and self.solver_ == "cholesky":
-            raise ValueError(
-                "this model was saved without the matrix that deviations need: save it with "
-                "kernelsieve.save(model, path, variance=True)"
-            )
         if self._posterior is None:
             raise ValueError(
                 f"return_std needs the Cholesky factor that solver={self.solver_!r} does not form: "
@@ -469,11 +515,3 @@ class KernelRidge(RegressorMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _is_fitted(features: FeatureMap) -> bool:
-    try:
-        check_is_fitted(features)
-    except NotFittedError:
-        return False
-    return True

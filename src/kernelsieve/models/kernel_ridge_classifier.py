@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from kernelsieve._state import instance, number, wrong
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -63,6 +64,19 @@ class KernelRidgeClassifier(FeatureClassifier):
     >>> model.fit(X, y).predict([[0.0, 0.0], [2.0, 2.0]]).tolist()
     ['near', 'far']
     """
+
+    _state_fields: ClassVar = {
+        "features_": None,
+        "ridge_": instance(KernelRidge, fitted=True, d="n_features_in_"),
+        "sharpness_": number(0.0, 1e300),
+    }
+    _not_stored: ClassVar = {"features_": "of ridge_"}
+
+    def _complete(self) -> None:
+        n_classes = len(self.classes_)
+        if self.ridge_.coef_.shape[1:] != (() if n_classes == 2 else (n_classes,)):
+            wrong("ridge_", f"is not one of {n_classes} classes")
+        self.features_ = self.ridge_.features_
 
     def __init__(
         self,

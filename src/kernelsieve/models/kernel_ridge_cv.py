@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import FeatureModel, columns_of
@@ -76,6 +77,37 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     >>> float(model.fit(X, np.sin(X[:, 0])).gamma_)
     0.1
     """
+
+    _state_parameters: ClassVar = dict.fromkeys(
+        ("alphas", "gammas"), plain(int, float, list, tuple, np.ndarray, None)
+    )
+    _state_fields: ClassVar = {
+        "features_": None,
+        "model_": instance(KernelRidge, fitted=True, d="n_features_in_"),
+        "alpha_": number(0.0),
+        "gamma_": optional(number(0.0)),
+        "best_rmse_": number(),
+        "cv_results_": table(
+            {
+                "gamma": list_of(optional(number())),
+                "alpha": array("trials"),
+                "rmse": array("trials", finite=False),
+            }
+        ),
+    }
+    _not_stored: ClassVar = dict.fromkeys(("features_", "coef_", "intercept_"), "of model_")
+
+    def _state_values(self) -> dict[str, Any]:
+        results = {**self.cv_results_, "gamma": self.cv_results_["gamma"].tolist()}
+        return super()._state_values() | {"cv_results_": results}
+
+    def _complete(self) -> None:
+        gammas = self.cv_results_["gamma"]
+        if len(gammas) != len(self.cv_results_["alpha"]):
+            wrong("cv_results_", f"have {len(gammas)} gammas")
+        self.cv_results_["gamma"] = np.array(gammas, dtype=object)
+        self.features_ = self.model_.features_
+        self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
 
     def __init__(
         self,

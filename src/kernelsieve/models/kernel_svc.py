@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._state import FLOATS, array, table, whole, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
@@ -66,6 +67,30 @@ class KernelSVC(FeatureClassifier):
     True
     """
 
+    _state_fields: ClassVar = {
+        "n_iter_": whole(),
+        "_planes": table(
+            {"coef": array("lines", "s", dtype=FLOATS), "intercept": array("lines", dtype=FLOATS)}
+        ),
+    }
+    _not_stored: ClassVar = {"svc_": "in _planes"}
+
+    @property
+    def _planes(self) -> dict[str, NDArray[Any]]:
+        """Only arrays of scikit-learn's object: it is another one in every version."""
+        return {"coef": self.svc_.coef_, "intercept": np.atleast_1d(self.svc_.intercept_)}
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        planes = values.pop("_planes")
+        super()._restore(values)
+        n_classes = len(self.classes_)
+        if len(planes["coef"]) != (1 if n_classes == 2 else n_classes):
+            wrong("_planes", f"are {len(planes['coef'])} for {n_classes} classes")
+        self.svc_ = self._machine()
+        self.svc_.coef_, self.svc_.intercept_ = planes["coef"], planes["intercept"]
+        self.svc_.classes_, self.svc_.n_iter_ = self.classes_, self.n_iter_
+        self.svc_.n_features_in_ = planes["coef"].shape[1]
+
     def __init__(
         self,
         features: FeatureMap | None = None,
@@ -106,14 +131,18 @@ class KernelSVC(FeatureClassifier):
         rows, _ = self._labelled(X, y, sample_weight)
         X, y = rows.in_memory("KernelSVC"), rows.take(np.arange(rows.shape[0])).y
         self._fit_features(recoded(rows, Signs(self.classes_, None), ()), alpha=1.0 / self.C)
-        self.svc_ = LinearSVC(
+        Z = self._moderate(self.features_.transform(X))
+        self.svc_ = self._machine().fit(Z, y, sample_weight)
+        self.n_iter_ = self.svc_.n_iter_
+        return self
+
+    def _machine(self) -> LinearSVC:
+        return LinearSVC(
             C=self.C,
             class_weight=self.class_weight,
             max_iter=self.max_iter,
             random_state=self.random_state,
-        ).fit(self._moderate(self.features_.transform(X)), y, sample_weight)
-        self.n_iter_ = self.svc_.n_iter_
-        return self
+        )
 
     def _moderate(self, Z: Any) -> Any:
         """The features, unless liblinear would never come back from them."""

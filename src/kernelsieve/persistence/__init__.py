@@ -1,90 +1,32 @@
-"""Models in files that are safe to open: arrays and JSON, no code (docs/model-files.md)."""
+"""Model files that are safe to open: arrays and JSON, no code (docs/model-files.md)."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
 
-from kernelsieve import __version__, features, kernels
+from kernelsieve import __version__
 from kernelsieve._files import replacing
-from kernelsieve.diagnostics import Estimate
-from kernelsieve.features.auto import Trial
-from kernelsieve.features.frequencies import StructuredFrequencies
-from kernelsieve.kernels.base import Series
-from kernelsieve.kernels.warps import Warp
-from kernelsieve.persistence import _container, _registry
-from kernelsieve.persistence._container import FORMAT
-from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
-from kernelsieve.persistence._models import add_models
-from kernelsieve.persistence._nodes import LARGEST, Fields, Reader, Writer, wrong
-from kernelsieve.persistence._registry import ANY, DATA, add_persistent, register
-from kernelsieve.persistence._tables import add_tables
-from kernelsieve.products.degrees import DegreeColumns
-from kernelsieve.products.frame import Frame
-from kernelsieve.products.mercer_basis import MercerBasis
-from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.sketches.osnap import SampledOSNAP
-from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
+from kernelsieve._state import InvalidStateError, checked, plain
+from kernelsieve.persistence import _container
+from kernelsieve.persistence._container import FORMAT, ModelFileError
+from kernelsieve.persistence._nodes import Reader, Writer
+from kernelsieve.persistence._registry import pack, register, registered, unpack
 
-__all__ = [
-    "ANY",
-    "DATA",
-    "FORMAT",
-    "ModelFile",
-    "ModelFileError",
-    "load",
-    "read",
-    "register",
-    "save",
-]
+__all__ = ["FORMAT", "ModelFile", "ModelFileError", "load", "read", "register", "save"]
 
-for _class in (
-    kernels.DotProduct,
-    kernels.Exponential,
-    kernels.Gaussian,
-    kernels.InversePolynomial,
-    kernels.Laplacian,
-    kernels.Matern,
-    kernels.Pairwise,
-    kernels.Polynomial,
-    kernels.Product,
-    Warp,
-    Series,
-    Frame,
-    MonomialBasis,
-    MercerBasis,
-    Multisets,
-    ProductFeatures,
-    Estimate,
-    StructuredFrequencies,
-    SampledOSNAP,
-    SampledTensorSketch,
-    DegreeColumns,
-    Trial,
-    features.AdaptiveFeatures,
-    features.RowNormFeatures,
-    features.FourierFeatures,
-    features.NystromFeatures,
-    features.TensorSketchFeatures,
-    features.MaclaurinFeatures,
-    features.ObliviousFeatures,
-    features.AutoFeatures,
-):
-    add_persistent(_class)
-add_models()
-add_tables()
+LARGEST = 2**62  # bytes: a file that is about to be written may have any size
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a model file holds.
+    """The content of a model file.
 
     Attributes
     ----------
@@ -92,7 +34,7 @@ class ModelFile:
     about : dict
         What was passed to ``save`` as ``about``.
     versions : dict of str
-        Of the packages that wrote the file, by their names.
+        Versions of the packages that wrote the file, by name.
     """
 
     estimator: Any
@@ -100,11 +42,17 @@ class ModelFile:
     versions: dict[str, str]
 
 
-def save(estimator: Any, path: str | os.PathLike[str], about: dict[str, Any] | None = None) -> None:
-    """Write an estimator to a file that `load` gives back exactly, and that is safe to open.
+def save(
+    estimator: Any,
+    path: str | os.PathLike[str],
+    about: dict[str, Any] | None = None,
+    *,
+    variance: bool = False,
+) -> None:
+    """Write an estimator to a file that is safe to open, and that `load` restores exactly.
 
-    Fitted or not. The file appears when it is complete: an error or a killed process leaves an old
-    file as it was. The same model makes the same bytes.
+    The estimator may be fitted or not. The file appears when it is complete: an error or a killed
+    process leaves an old file as it was. The same model gives the same bytes.
 
     Parameters
     ----------
@@ -114,12 +62,16 @@ def save(estimator: Any, path: str | os.PathLike[str], about: dict[str, Any] | N
     path : path-like
         ``.ks`` is the usual suffix.
     about : dict, optional
-        Data to keep with it: None, truth values, numbers, texts, arrays, lists, tuples and dicts.
+        Data to store with it: None, truth values, numbers, strings, arrays, and lists, tuples and
+        dicts of them.
+    variance : bool, default False
+        Whether to store what ``predict(return_std=True)`` needs: for a kernel ridge on s features
+        a triangle of s (s + 1) / 2 numbers, which is 4 MB for 1,000 features.
 
     Raises
     ------
     ModelFileError
-        Where something in the estimator has no place in a file; it says what.
+        If something in the estimator cannot be stored; the message says what.
 
     Examples
     --------
@@ -136,18 +88,18 @@ def save(estimator: Any, path: str | os.PathLike[str], about: dict[str, Any] | N
     True
     """
     try:
-        text, arrays = _pack(estimator, {} if about is None else about)
+        text, arrays = _packed(estimator, {} if about is None else about, variance)
     except RecursionError:
         raise ModelFileError("about or the model is nested too deeply for a file") from None
     with replacing(path) as file:
         _container.write(file, text, arrays)
 
 
-def _pack(estimator: Any, about: dict[str, Any]) -> tuple[bytes, list[Any]]:
-    """Header and arrays, after a look whether they can be read again."""
+def _packed(estimator: Any, about: dict[str, Any], variance: bool) -> tuple[bytes, list[Any]]:
+    """The header and the arrays of a file, which are known to be readable."""
     if not isinstance(about, dict):
         raise ModelFileError(f"about is a {type(about).__name__}: pass a dict")
-    writer = Writer(_registry.pack)
+    writer = Writer(partial(pack, variance=variance))
     versions = {
         "kernelsieve": __version__,
         "numpy": np.__version__,
@@ -160,17 +112,33 @@ def _pack(estimator: Any, about: dict[str, Any]) -> tuple[bytes, list[Any]]:
     }
     text = _container.header_text(header, writer.arrays)
     try:
-        _unpack(_container.parse(text, LARGEST)[0], writer.arrays)
-    except ModelFileError as error:
-        raise ModelFileError(f"such a file could not be read again: {error}") from None
+        _unpacked(_container.parse(text, LARGEST)[0], writer.arrays)
+    except (ModelFileError, InvalidStateError) as error:
+        raise ModelFileError(f"the file could not be read again: {error}") from None
     return text, writer.arrays
 
 
 def read(path: str | os.PathLike[str]) -> ModelFile:
-    """What a file of `save` holds: the estimator, and what was stored with it.
+    """Read a file of `save`: the estimator, and what was stored with it.
 
-    The file may come from anybody. Reading it runs no code of it and takes memory in proportion to
-    its size; a file that is not what `save` writes raises ModelFileError.
+    The file may come from anybody. Reading it runs no code from it and takes memory in proportion
+    to its size; a file that `save` cannot have written raises ModelFileError.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    ModelFile
+
+    Raises
+    ------
+    ModelFileError
+        If the file is truncated, damaged, of another format, or not a model; the message says
+        which.
+    FileNotFoundError
+        If there is no such file.
 
     Examples
     --------
@@ -184,43 +152,45 @@ def read(path: str | os.PathLike[str]) -> ModelFile:
     (KernelRidge(alpha=0.5), {'target': 'price'})
     """
     try:
-        return _unpack(*_container.read(Path(path)))
-    except InvalidContentError as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no valid model: {error}") from None
+        return _unpacked(*_container.read(Path(path)))
+    except InvalidStateError as error:
+        raise ModelFileError(f"{os.fspath(path)} is not a valid model: {error}") from None
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} {error}") from None
     except RecursionError:
         raise ModelFileError(f"{os.fspath(path)} is damaged: it is nested too deeply") from None
 
 
-def _unpack(header: dict[str, Any], arrays: list[Any]) -> ModelFile:
-    reader = Reader(arrays, _registry.unpack)
-    fields = Fields({"table": header}, reader, "header")
-    versions, about = fields.data("versions"), fields.data("about")
-    estimator = fields.thing("model")
-    fields.close()
+def _unpacked(header: dict[str, Any], arrays: list[Any]) -> ModelFile:
+    rules = {"versions": plain(dict), "about": plain(dict), "model": registered}
+    reader = Reader(arrays, unpack)
+    found = checked({name: reader.value(header[name], name) for name in header}, rules)
     reader.close()
-    if not isinstance(about, dict) or not isinstance(versions, dict):
-        wrong("header", "has no tables of versions and about")
-    return ModelFile(estimator, about, versions)
+    return ModelFile(found["model"], found["about"], found["versions"])
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The estimator of a file that `save` wrote, exact to the bit.
+    """Load the estimator of a file that `save` wrote, exact to the bit.
 
-    The file may come from anybody: it holds arrays and JSON, and reading it runs no code of it. See
-    `read` for what was stored beside the estimator.
+    The file may come from anybody: it holds arrays and JSON, and reading it runs no code from it.
+    See `read` for what was stored with the estimator.
 
     Parameters
     ----------
     path : path-like
 
+    Returns
+    -------
+    object
+        The estimator.
+
     Raises
     ------
     ModelFileError
-        Where the file is truncated, damaged, of a newer format, or none of ours; it says which.
+        If the file is truncated, damaged, of another format, or not a model; the message says
+        which.
     FileNotFoundError
-        Where there is none.
+        If there is no such file.
 
     Examples
     --------

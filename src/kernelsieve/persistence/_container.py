@@ -20,10 +20,8 @@ from typing import Any, BinaryIO, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.persistence._errors import ModelFileError
-
 MAGIC = b"\x89KSM\r\n\x1a\n"  # as PNG: a copy in text mode does not survive it
-FORMAT = 1
+FORMAT = 2
 PREFIX = struct.Struct("<8sIIQ")  # magic, format, length of the header, length of the file
 CHECKSUM = hashlib.sha256().digest_size
 ALIGNMENT = 64
@@ -39,9 +37,13 @@ DTYPES = {
 }
 
 
+class ModelFileError(ValueError):
+    """A model file that cannot be read, or a model that cannot be written to one."""
+
+
 @dataclass(frozen=True)
 class Layout:
-    """How an array lies in the file."""
+    """The type, shape and order of an array in the file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -49,7 +51,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Bytes, in integers that do not overflow."""
+        """The number of bytes, as an integer that does not overflow."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -123,9 +125,9 @@ def _places(start: int, layouts: list[Layout]) -> Iterator[int]:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """The header and the arrays of a file, after its length and its checksum were compared."""
+    """The header and the arrays of a file whose length and checksum are right."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ModelFileError("is no regular file: a model is read from one")
+        raise ModelFileError("is not a regular file")
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         header_size = _check_prefix(file.read(PREFIX.size), size)
@@ -142,29 +144,32 @@ def read(path: Path) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def _damaged(what: str) -> NoReturn:
-    raise ModelFileError(f"is damaged: {what}; copy it again, or fit and save anew")
+    raise ModelFileError(f"is damaged: {what}; copy it again, or fit the model again and save it")
 
 
 def _check_prefix(prefix: bytes, size: int) -> int:
-    """The length of the header, if this may be one of our files, complete and not too new."""
+    """The length of the header, if this is a complete file of our format."""
     if prefix[: len(MAGIC)] != MAGIC[: len(prefix)] or not prefix:
-        raise ModelFileError("is no kernelsieve model: they are written by kernelsieve.save")
+        raise ModelFileError("is not a kernelsieve model: those are written by kernelsieve.save")
     if len(prefix) < PREFIX.size:
         raise ModelFileError(f"ends after {size} bytes, before its header: copy it again")
     _, version, header_size, expected = PREFIX.unpack(prefix)
     if version > FORMAT:
         raise ModelFileError(
-            f"was written by format {version}, this version reads up to {FORMAT}: "
+            f"was written by format {version}, and this version reads format {FORMAT}: "
             "pip install -U kernelsieve"
         )
-    if version < 1:
-        _damaged(f"there is no format {version}")
+    if version < FORMAT:
+        raise ModelFileError(
+            f"was written by format {version}, which this version no longer reads: fit the model "
+            "again and save it"
+        )
     if size < expected:
         raise ModelFileError(f"ends after {size:,} of {expected:,} bytes: copy it again")
     if size > expected:
-        _damaged(f"it goes on for {size - expected:,} bytes behind its end")
+        _damaged(f"it has {size - expected:,} bytes after its end")
     if header_size > min(size - PREFIX.size - CHECKSUM, LONGEST_HEADER):
-        _damaged(f"a header of {header_size:,} bytes does not fit in")
+        _damaged(f"it is too short for a header of {header_size:,} bytes")
     return header_size
 
 
@@ -175,7 +180,7 @@ def _check_sum(file: BinaryIO, size: int) -> None:
         digest.update(chunk)
         left -= len(chunk)
     if digest.digest() != file.read(CHECKSUM):
-        _damaged("its checksum is not that of its content")
+        _damaged("its checksum does not match its content")
 
 
 def parse(text: bytes, size: int) -> tuple[dict[str, Any], list[Layout]]:
@@ -202,7 +207,7 @@ def _parse(text: bytes) -> dict[str, Any]:
     except ValueError as error:  # of JSON, of UTF-8 or of ours
         _damaged(f"its header cannot be read ({error})")
     if not isinstance(header, dict):
-        _damaged("its header is no table")
+        _damaged("its header is not a JSON object")
     return header
 
 
@@ -215,18 +220,18 @@ def _integer(text: str) -> int:
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:LONGEST_INTEGER]} is no float")
+        raise ValueError(f"{text[:LONGEST_INTEGER]} is not a float")
     return number
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("a name occurs twice in one table")
+        raise ValueError("a key occurs twice in one object")
     return table
 
 
@@ -239,7 +244,7 @@ def _listed(header: dict[str, Any]) -> list[Any]:
 
 def _layout(described: Any, size: int) -> Layout:
     if not (isinstance(described, dict) and described.keys() == {"dtype", "shape", "order"}):
-        _damaged("an array is described by other words than dtype, shape and order")
+        _damaged("the layout of an array is not its dtype, shape and order")
     dtype, shape, order = described["dtype"], described["shape"], described["order"]
     if not (isinstance(dtype, str) and dtype in DTYPES):
         _damaged(f"an array has the type {str(dtype)[:20]!r}")
@@ -259,7 +264,7 @@ def _read_array(file: BinaryIO, layout: Layout, place: int) -> NDArray[Any]:
     flat = array.ravel(order="K").view(np.uint8) if array.size else np.empty(0, dtype=np.uint8)
     file.seek(place)
     if file.readinto(flat.data) != layout.size:  # type: ignore[attr-defined]
-        _damaged("it became shorter while it was read")
+        _damaged("it was truncated while it was read")
     if layout.dtype == bool and (flat > 1).any():
-        _damaged("an array of truth values holds something else")
+        _damaged("an array of truth values holds other values")
     return array.astype(layout.dtype.newbyteorder("="), copy=False)

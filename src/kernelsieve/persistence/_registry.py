@@ -2,167 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from kernelsieve._state import InvalidStateError, Persistent
-from kernelsieve.persistence._errors import InvalidContentError, ModelFileError
-from kernelsieve.persistence._nodes import Fields, Reader, wrong
+from kernelsieve import features, kernels, models
+from kernelsieve._state import InvalidStateError, Sizes, shortened, wrong
+from kernelsieve.diagnostics import Estimate
+from kernelsieve.features.auto import Trial
+from kernelsieve.features.frequencies import StructuredFrequencies
+from kernelsieve.products.degrees import DegreeColumns
+from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.warps import Warp
+from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
+from kernelsieve.persistence._container import ModelFileError
+from kernelsieve.products.frame import Frame
+from kernelsieve.products.mercer_basis import MercerBasis
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.sketches.osnap import SampledOSNAP
+from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
+from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
+from kernelsieve.tables.model import TableModel
 
-ANY = object()
-DATA = object()
+_CLASSES: dict[str, Any] = {}
 
-
-@dataclass(frozen=True)
-class Form:
-    """How objects of one class are taken apart and put together.
-
-    Attributes
-    ----------
-    cls : type
-    pack : callable
-        (object, its name in errors) -> fields, each of which is data, an array or an object.
-    unpack : callable
-        Fields -> object. It checks all that the methods of the object rely on.
-    """
-
-    cls: type
-    pack: Callable[[Any, str], dict[str, Any]]
-    unpack: Callable[[Fields], Any]
+Class = TypeVar("Class", bound=type)
 
 
-_FORMS: dict[str, Form] = {}
-
-
-def add(form: Form) -> None:
-    """Add a class by its name."""
-    known = _FORMS.get(form.cls.__name__)
-    if known is not None and known.cls is not form.cls:
-        raise ValueError(f"{known.cls!r} is registered as {form.cls.__name__!r} already")
-    _FORMS[form.cls.__name__] = form
-
-
-def add_persistent(cls: type[Persistent]) -> None:
-    """Add a class that owns its state."""
-
-    def pack(thing: Any, where: str) -> dict[str, Any]:
-        try:
-            return thing.get_state()
-        except InvalidStateError as error:
-            raise ModelFileError(f"{where} ({cls.__name__}): {error}") from error
-
-    def unpack(read: Fields) -> Any:
-        state = {name: read.data(name, objects=True) for name in read.names_left()}
-        try:
-            return cls.from_state(state)
-        except ValueError as error:
-            raise InvalidContentError(f"{read.where}: {error}") from error
-
-    add(Form(cls, pack, unpack))
-
-
-def register(
-    cls: type, fields: Mapping[str, Any], check: Callable[[Any], None] | None = None
-) -> None:
-    """Let model files hold objects of a further class.
+def register(cls: Class) -> Class:
+    """Let model files hold objects of a further class; also a decorator.
 
     Parameters
     ----------
     cls : type
-        Known by its ``__name__`` in files.
-    fields : mapping
-        What each attribute is: ``DATA`` (None, truth values, numbers, texts, arrays, and lists,
-        tuples and dicts of them), a registered class, a tuple of such classes, or ``ANY`` of
-        them. Objects are made without ``__init__``, by setting these attributes.
-    check : callable, optional
-        Called with every object that was read. It must raise ValueError where an attribute is
-        not what the methods of the class rely on: whoever made the file may have put in any data.
+        Known by its ``__name__`` in files. It has a method ``get_state()``, which returns a dict
+        with strings as keys (values are None, truth values, numbers, strings, arrays, objects of
+        registered classes, and lists, tuples and dicts of them), and a class method
+        ``from_state(state)``, which returns the object. It must check the state and raise
+        ValueError where it is wrong: whoever made the file may have put in any values.
+
+    Returns
+    -------
+    type
+        The class itself.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> from kernelsieve import persistence
-    >>> class Units:
+    >>> @persistence.register
+    ... class Units:
     ...     def __init__(self, names):
     ...         self.names = names
-    >>> def check_units(units):
-    ...     if not all(isinstance(name, str) for name in units.names):
-    ...         raise ValueError("names are texts")
-    >>> persistence.register(Units, {"names": persistence.DATA}, check_units)
+    ...
+    ...     def get_state(self):
+    ...         return {"names": self.names}
+    ...
+    ...     @classmethod
+    ...     def from_state(cls, state):
+    ...         if not all(isinstance(name, str) for name in state["names"]):
+    ...             raise ValueError("names are strings")
+    ...         return cls(state["names"])
     >>> path = Path(tempfile.mkdtemp()) / "units.ks"
     >>> persistence.save(Units(["m", "kg"]), path)
     >>> persistence.load(path).names
     ['m', 'kg']
     """
-    rules = dict(fields)
-
-    def pack(thing: Any, where: str) -> dict[str, Any]:
-        found = vars(thing)
-        for name in sorted(found.keys() ^ rules.keys()):
-            reason = "lacks" if name in rules else "has, beyond what is registered,"
-            raise ModelFileError(f"{where} ({cls.__name__}) {reason} the attribute {name!r}")
-        return {name: found[name] for name in rules}
-
-    def unpack(read: Fields) -> Any:
-        thing: Any = object.__new__(cls)
-        for name, rule in rules.items():
-            setattr(thing, name, _by_rule(read, name, rule))
-        if check is not None:
-            try:
-                check(thing)
-            except ValueError as error:
-                wrong(read.where, f"is not valid: {error}")
-        return thing
-
-    add(Form(cls, pack, unpack))
+    if not (hasattr(cls, "get_state") and hasattr(cls, "from_state")):
+        raise TypeError(f"{cls.__name__} has no get_state and from_state: a model file needs both")
+    if _CLASSES.get(cls.__name__, cls) is not cls:
+        raise ValueError(f"{_CLASSES[cls.__name__]!r} is registered as {cls.__name__!r} already")
+    _CLASSES[cls.__name__] = cls
+    return cls
 
 
-def _by_rule(read: Fields, name: str, rule: Any) -> Any:
-    if rule is DATA:
-        return read.data(name)
-    if rule is ANY:
-        return read.thing(name)
-    return read.thing(name, *(rule if isinstance(rule, tuple) else (rule,)))
+for _class in (
+    DegreeColumns,
+    Estimate,
+    Frame,
+    Levels,
+    MercerBasis,
+    MonomialBasis,
+    Multisets,
+    NormalEquations,
+    Posterior,
+    ProductFeatures,
+    SampledOSNAP,
+    SampledTensorSketch,
+    Scaled,
+    Series,
+    StructuredFrequencies,
+    TableEncoder,
+    TableModel,
+    Trial,
+    Warp,
+    features.AdaptiveFeatures,
+    features.AutoFeatures,
+    features.FourierFeatures,
+    features.MaclaurinFeatures,
+    features.NystromFeatures,
+    features.ObliviousFeatures,
+    features.RowNormFeatures,
+    features.TensorSketchFeatures,
+    kernels.DotProduct,
+    kernels.Exponential,
+    kernels.Gaussian,
+    kernels.InversePolynomial,
+    kernels.Laplacian,
+    kernels.Matern,
+    kernels.Pairwise,
+    kernels.Polynomial,
+    kernels.Product,
+    models.KernelCCA,
+    models.KernelKMeans,
+    models.KernelPCA,
+    models.KernelRidge,
+    models.KernelRidgeCV,
+    models.KernelRidgeClassifier,
+    models.KernelSVC,
+):
+    register(_class)
 
 
-def pack(thing: Any, where: str) -> tuple[str, dict[str, Any]]:
-    """The name and the fields of an object of a registered class."""
+def registered(value: Any, where: str, sizes: Sizes) -> Any:
+    """The rule of an object of a registered class."""
+    if _CLASSES.get(type(value).__name__) is not type(value):
+        wrong(where, f"is a {type(value).__name__}, not an object of a registered class")
+    return value
+
+
+def pack(thing: Any, where: str, variance: bool) -> tuple[str, dict[str, Any]]:
+    """The name and the state of an object of a registered class.
+
+    Without ``variance`` the fields that only predictive variances need are None.
+    """
     cls = type(thing)
-    if not _is_known(cls):
+    if _CLASSES.get(cls.__name__) is not cls:
         raise ModelFileError(
             f"{where} is a {cls.__module__}.{cls.__qualname__}, which a model file does not hold"
             f"{_way_out(thing, where)}"
         )
-    return cls.__name__, _FORMS[cls.__name__].pack(thing, where)
-
-
-def _is_known(cls: type) -> bool:
-    return cls.__name__ in _FORMS and _FORMS[cls.__name__].cls is cls
+    left_out = () if variance else getattr(cls, "_for_variance", ())
+    try:
+        return cls.__name__, thing.get_state() | dict.fromkeys(left_out)
+    except InvalidStateError as error:
+        raise ModelFileError(f"{where} ({cls.__name__}): {error}") from error
 
 
 def _way_out(thing: Any, where: str) -> str:
     attribute = where.rpartition(".")[2]
     if attribute == "random_state":
-        return ": set_params(random_state=0), say; what was fitted stays as it is"
+        return ": use set_params(random_state=0), which changes nothing that was fitted"
     if attribute == "cv":
-        return ": set_params(cv=None); what was fitted stays as it is"
+        return ": use set_params(cv=None), which changes nothing that was fitted"
     if callable(thing):
         return ": a function is code; use a kernel of kernelsieve.kernels"
     return ""
 
 
-def unpack(node: dict[str, Any], reader: Reader, where: str, classes: Any) -> Any:
-    """The object of a node, if its class is among those that may stand here."""
-    name = node["object"]
-    form = _FORMS.get(name) if isinstance(name, str) else None
-    if form is None:
-        shown = name[:40] if isinstance(name, str) else type(name).__name__
-        wrong(where, f"is of class {shown!r}, which this version does not know")
-    if classes is not None and not issubclass(form.cls, classes):
-        wrong(where, f"is a {name}, which has no place there")
-    fields = Fields({"table": node["fields"]}, reader, f"{where} ({name})")
-    thing = form.unpack(fields)
-    fields.close()
-    return thing
+def unpack(name: Any, state: dict[str, Any], where: str) -> Any:
+    """The object of a class with this state."""
+    if not isinstance(name, str) or name not in _CLASSES:
+        wrong(where, f"is of class {shortened(name)}, which this version does not know")
+    try:
+        return _CLASSES[name].from_state(state)
+    except (ValueError, TypeError, KeyError) as error:
+        wrong(f"{where} ({name}):", str(error) or repr(error))

@@ -9,14 +9,26 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._state import (
+    Persistent,
+    PersistentEstimator,
+    flag,
+    instance,
+    list_of,
+    number,
+    switch,
+    text,
+    texts,
+    whole,
+    wrong,
+)
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
 
 CLIP = 8.0  # standard deviations
@@ -26,10 +38,12 @@ MOST_SPARSE_COLUMNS = 10_000_000
 SPARSE_BELOW = 0.2  # share of nonzeros below which the matrix is sparse
 OTHER = "(other)"
 ABSENT = "(missing)"
+LARGEST_NUMBER = float(np.finfo(np.float64).max)
+FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Persistent):
     """A standardised column of numbers, or of times in seconds since 1970 (UTC).
 
     Attributes
@@ -48,6 +62,18 @@ class Scaled:
     mean: float
     scale: float
 
+    _state_fields: ClassVar = {
+        "name": text,
+        "is_time": flag,
+        "fill": number(-LARGEST_NUMBER, LARGEST_NUMBER),
+        "mean": number(-LARGEST_NUMBER, LARGEST_NUMBER),
+        "scale": number(5e-324, LARGEST_NUMBER),
+    }
+
+    def _complete(self) -> None:
+        if self.is_time and not FIRST_SECOND <= self.fill <= LAST_SECOND:
+            wrong("fill", f"is {self.fill:g} seconds since 1970, beyond the calendar")
+
     @property
     def labels(self) -> list[str]:
         """Names of the columns of the matrix."""
@@ -55,7 +81,7 @@ class Scaled:
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(Persistent):
     """A column of categories, with a 0/1 column for each.
 
     Attributes
@@ -68,13 +94,19 @@ class Levels:
     name: str
     levels: tuple[str, ...]
 
+    _state_fields: ClassVar = {"name": text, "levels": list_of(text, tuple)}
+
+    def _complete(self) -> None:
+        if len(self.levels) > MOST_LEVELS + 2:
+            wrong("levels", f"are {len(self.levels):,}, more than {MOST_LEVELS + 2:,}")
+
     @property
     def labels(self) -> list[str]:
         """Names of the columns of the matrix."""
         return [f"{self.name}={level}" for level in self.levels]
 
 
-class TableEncoder(BaseEstimator):
+class TableEncoder(PersistentEstimator):
     """Encode a table as a matrix, and later tables with the same columns in the same way.
 
     A TableNotice (a warning) tells the user about missing values that were filled in, columns that
@@ -105,6 +137,17 @@ class TableEncoder(BaseEstimator):
     >>> encoder.transform(flats).round(2).tolist()
     [[-1.22, 0.0, 1.0], [1.22, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
+
+    _state_parameters: ClassVar = {"drop": texts, "strict": switch}
+    _state_fields: ClassVar = {
+        "columns_": list_of(instance(Scaled, Levels)),
+        "matrix_columns_": whole(0, 2**31),
+        "sparse_": flag,
+    }
+
+    def _complete(self) -> None:
+        if self.matrix_columns_ and not self.sparse_:
+            wrong("sparse_", "is false, and the table has sparse columns")
 
     def __init__(self, drop: Sequence[str] = (), strict: bool = False) -> None:
         self.drop = drop

@@ -6,18 +6,34 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
+from kernelsieve._state import (
+    PersistentEstimator,
+    choice,
+    instance,
+    number,
+    plain,
+    scalar,
+    texts,
+    wrong,
+)
 from kernelsieve._validation import check_choice, check_count, check_positive
+from kernelsieve.kernels import Kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.facts import as_text, column_importances, explanation_facts, scores
+from kernelsieve.tables.facts import (
+    as_text,
+    check_facts,
+    column_importances,
+    explanation_facts,
+    scores,
+)
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
 from kernelsieve.tables.target import TASKS, ridge_targets, rows_with_target, task_and_targets
 from kernelsieve.tuning import Judge, choose_gamma_alpha
@@ -31,7 +47,7 @@ WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 Progress = Callable[[str], None]
 
 
-class TableModel(BaseEstimator):
+class TableModel(PersistentEstimator):
     """A kernel model that predicts one column of a table; ``kernelsieve fit`` makes one.
 
     Numbers are standardised, texts become 0/1 columns, and missing values are filled in with a
@@ -95,6 +111,30 @@ class TableModel(BaseEstimator):
     >>> model.predict({"town": ["Bonn"], "size": [100.0]}).round(-2).tolist()
     [1500.0]
     """
+
+    _state_parameters: ClassVar = {
+        "target": instance(str, None),
+        "kernel": instance(str, Kernel),
+        "drop": texts,
+    }
+    _state_fields: ClassVar = {
+        "encoder_": instance(TableEncoder, fitted=True, d="width"),
+        "model_": instance(KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"),
+        "task_": choice(*TASKS[1:]),
+        "alpha_": number(0.0),
+        "gamma_": scalar,
+        "facts_": plain(dict),
+    }
+
+    def _complete(self) -> None:
+        if (self.task_ == "regression") != isinstance(self.model_, KernelRidge):
+            wrong("model_", f"is a {type(self.model_).__name__} for {self.task_}")
+        if self.target is None:
+            wrong("target", "is not named")
+        try:
+            check_facts(self.facts_)
+        except (TypeError, ValueError, KeyError) as error:
+            wrong("facts_", f"cannot be shown: {error!r}")
 
     def __init__(
         self,
