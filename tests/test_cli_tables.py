@@ -67,9 +67,16 @@ def test_predictions_go_to_the_screen_without_a_file() -> None:
     assert len(lines) == 121
 
 
+def test_deviations_are_stored_where_they_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fit()
+    assert "fit --std" in failing(["predict", "model.ks", "flats.csv", "--std"], capsys)
+
+
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.npz"])
 def test_predictions_in_other_formats(name: str) -> None:
-    fit()
+    fit("--std")
     run("predict", "model.ks", "flats.csv", "-o", name, "--std")
     if name == "out.npz":
         with np.load(name) as found:
@@ -161,7 +168,7 @@ WRONG = {
     ),
     "drop": (["fit", "flats.csv", "--target", "rent", "--drop", "x"], "has no column 'x'"),
     "model": (["predict", "no.ks", "flats.csv"], "no.ks"),
-    "no model": (["predict", "flats.csv", "flats.csv"], "no kernelsieve model"),
+    "no model": (["predict", "flats.csv", "flats.csv"], "is not a kernelsieve model"),
     "top": (["explain", "flats.csv", "--top", "0"], "--top 0"),
     "picture": (["explain", "flats.csv", "--picture", "a.doc"], "must end with .png"),
     "embed": (["embed", "flats.csv", "-o", "z.doc"], "must end with .csv"),

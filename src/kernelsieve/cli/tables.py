@@ -72,6 +72,9 @@ def fit(
     task: TASK = "auto",
     drop: DROP = "",
     readable: READABLE = False,
+    std: Annotated[
+        bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
+    ] = False,
     strict: STRICT = False,
     seed: SEED = 0,
     threads: THREADS = None,
@@ -113,7 +116,7 @@ def fit(
             random_state=seed,
             n_jobs=threads,
         ).fit(data, progress=step)
-        save(model, out)
+        save(model, out, variance=std)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
     elif not quiet:
