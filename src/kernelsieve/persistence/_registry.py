@@ -9,11 +9,11 @@ from kernelsieve._state import InvalidStateError, Sizes, shortened, wrong
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.features.auto import Trial
 from kernelsieve.features.frequencies import StructuredFrequencies
-from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.persistence._container import ModelFileError
+from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.mercer_basis import MercerBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
