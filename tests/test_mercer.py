@@ -14,7 +14,7 @@ from scipy import stats
 from test_sampling import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
-from kernelsieve._native.mercer import count_cells, damped_powers
+from kernelsieve._native.products import count_cells, damped_powers
 from kernelsieve._random import keyed_rows
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.plan import RowPlan

@@ -25,7 +25,7 @@ from kernelsieve._native.count_sketch import (
 from kernelsieve._native.hadamard import hadamard_inplace
 from kernelsieve._native.hashing import coordinate_words, splitmix64
 from kernelsieve._native.lanes import LANES
-from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
+from kernelsieve._native.products import add_squared_norms, evaluate_columns, evaluate_rows
 from kernelsieve._random import keyed_rows, row_hashes
 
 Array = Any

@@ -39,9 +39,14 @@ from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.products import product_features
 from kernelsieve.products.frame import Frame, principal_directions
 from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
+from kernelsieve.products.multisets import (
+    Multisets,
+    Trie,
+    all_of_degrees,
+    build_trie,
+    count_of_degree,
+)
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.products.trie import Trie, build_trie
 from kernelsieve.sources.summaries import MAX_CLASSES, target_columns
 
 Array = Any

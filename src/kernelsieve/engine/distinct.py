@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.row_norm import keep_new
+from kernelsieve._native.draws import keep_new
 from kernelsieve._parallel import ordered_row_blocks
 from kernelsieve._random import stream
 from kernelsieve.engine.options import DEFAULTS

@@ -15,9 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from kernelsieve._native.draws import chances_of_more, draw_monomials, draw_orders
 from kernelsieve._native.hashing import coordinate_words
-from kernelsieve._native.mercer import chances_of_more, draw_orders
-from kernelsieve._native.row_norm import draw_monomials
 from kernelsieve.engine.distinct import Draws, write_draws
 from kernelsieve.kernels.base import Series
 from kernelsieve.products.basis import TableBasis

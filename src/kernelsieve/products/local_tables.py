@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native import local as native
+from kernelsieve._native.products import atom_ranges
 from kernelsieve.products.column_basis import ColumnBasis
 from kernelsieve.products.families import FAMILIES
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import FIRST_TENT, tent_bounds
-from kernelsieve.products.trie import atom_ranges
 
 GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
 TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums

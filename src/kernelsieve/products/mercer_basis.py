@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.mercer import (
+from kernelsieve._native.products import (
     POINTS,
     all_damped_powers,
+    atom_ranges,
     count_cells,
     mercer_atoms,
     tabulate,
@@ -25,7 +26,6 @@ from kernelsieve._state import INT64, Persistent, array, wrong
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.trie import atom_ranges
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.summaries import moments
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from kernelsieve._native.trie import power_table
+from kernelsieve._native.products import power_table
 from kernelsieve._state import Persistent, instance
 from kernelsieve.kernels.base import Series
 from kernelsieve.products.multisets import Multisets

@@ -9,15 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._native.products import (
+    add_squared_norms,
+    atom_ranges,
+    evaluate_columns,
+    evaluate_rows,
+)
 from kernelsieve._native.sparse_trie import evaluate_csr
-from kernelsieve._native.trie import add_squared_norms, evaluate_columns, evaluate_rows
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
 from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.trie import atom_ranges, build_trie
+from kernelsieve.products.multisets import Multisets, build_trie
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once

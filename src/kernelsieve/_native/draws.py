@@ -1,4 +1,4 @@
-"""Draws from the row-norm distribution: a row, a degree, then coordinates one by one.
+"""Draws from row-norm distributions: a row, then a degree and coordinates, or an order for each.
 
 See "Row norm without a sketch" in docs/why-the-engine.md.
 
@@ -143,6 +143,119 @@ def draw_monomials(
         hashes[k] = word
         ends[k] = atoms
     return atoms
+
+
+# --- orders of one-dimensional functions ---------------------------------------------------------
+
+
+@native
+def next_excited(log_ground, row, start, threshold):
+    """The first coordinate >= start that leaves the ground state, or the number of coordinates.
+
+    log_ground[row, i] is the running sum of log e_0^2 before coordinate i.
+    """
+    d = log_ground.shape[1] - 1
+    goal = log_ground[row, start] + threshold
+    if log_ground[row, d] >= goal:
+        return d
+    low, high = start, d - 1
+    while low < high:
+        middle = (low + high) // 2
+        if log_ground[row, middle + 1] < goal:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@native
+def chances_of_more(squares, offsets, chances):
+    """chances[row, i, r] = probability that the orders of coordinates i, i + 1, ... reach r in all.
+
+    squares[row, offsets[i] : offsets[i + 1]] are the probabilities of the orders of coordinate i.
+    Every term is positive, so small chances are as exact as large ones.
+    """
+    n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
+    for row in range(n_rows):
+        chances[row, d, 0] = 1.0
+        chances[row, d, 1:] = 0.0
+        for i in range(d - 1, -1, -1):
+            chances[row, i, 0] = 1.0
+            for r in range(1, lowest + 1):
+                total = 0.0
+                for k in range(offsets[i + 1] - offsets[i]):
+                    total += squares[row, offsets[i] + k] * chances[row, i + 1, max(0, r - k)]
+                chances[row, i, r] = total
+
+
+@native
+def draw_needed(squares, offsets, chances, row, i, needed, uniform):
+    """The order of coordinate i, given that the orders from i on reach ``needed`` in all."""
+    target = uniform * chances[row, i, needed]
+    reached = 0.0
+    last = 0
+    for k in range(offsets[i + 1] - offsets[i]):
+        weight = squares[row, offsets[i] + k] * chances[row, i + 1, max(0, needed - k)]
+        if weight > 0.0:
+            last = k
+            reached += weight
+            if reached >= target:
+                break
+    return last
+
+
+@native
+def draw_free(squares, offsets, row, i, uniform):
+    """The order >= 1 of coordinate i, which has left the ground state."""
+    ground = squares[row, offsets[i]]
+    target = ground + uniform * (1.0 - ground)
+    order = 1
+    reached = ground + squares[row, offsets[i] + 1]
+    while reached < target and offsets[i] + order + 1 < offsets[i + 1]:
+        order += 1
+        reached += squares[row, offsets[i] + order]
+    return order
+
+
+@native
+def draw_orders(
+    squares, offsets, log_ground, chances, rows, words, rng, hashes, ends, coordinates, orders
+):
+    """An order for each coordinate of each row, given that they reach the lowest degree in all.
+
+    The orders of a coordinate have the probabilities e_k(x_i)^2. Returns the number of atoms
+    written, negated if the arrays were too small.
+    """
+    d, lowest = log_ground.shape[1] - 1, chances.shape[2] - 1
+    atoms = 0
+    for k in range(len(rows)):
+        row = rows[k]
+        if atoms + d > len(coordinates):
+            return -(atoms + d)
+        word = np.uint64(0)
+        needed = lowest
+        i = 0
+        while i < d:
+            if needed > 0:
+                order = draw_needed(squares, offsets, chances, row, i, needed, rng.random())
+            else:
+                i = next_excited(log_ground, row, i, np.log(rng.random()))
+                if i == d:
+                    break
+                order = draw_free(squares, offsets, row, i, rng.random())
+            if order > 0:
+                word += np.uint64(order) * words[i]
+                coordinates[atoms] = i
+                orders[atoms] = order
+                atoms += 1
+                needed = max(0, needed - order)
+            i += 1
+        hashes[k] = word
+        ends[k] = atoms
+    return atoms
+
+
+# --- distinct draws ------------------------------------------------------------------------------
 
 
 @native
