@@ -185,17 +185,17 @@ def test_wide_sparse_input_is_not_densified() -> None:
     ["gaussian", "exponential", "linear", Gaussian(1.0), Exponential(1.0), DotProduct([0.0, 1.0])],
 )
 def test_other_kernels_are_sent_to_oblivious_features(kernel: Any) -> None:
-    with pytest.raises(ValueError, match=r"no polynomial kernel: use ObliviousFeatures"):
+    with pytest.raises(ValueError, match=r"not a polynomial kernel: use ObliviousFeatures"):
         TensorSketchFeatures(8, kernel=kernel).fit(points())
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"kernel": Laplacian()}, "no polynomial kernel"),
+        ({"kernel": Laplacian()}, "not a polynomial kernel"),
         ({"degree": 0}, "degree=0"),
         ({"degree": 2.5}, r"degree=2\.5"),
-        ({"coef0": -1.0}, r"coef0=-1\.0 must be >= 0"),
+        ({"coef0": -1.0}, r"coef0=-1\.0 must be finite and >= 0"),
         ({"n_jobs": 0}, "n_jobs"),
     ],
 )
