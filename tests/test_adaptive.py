@@ -8,8 +8,9 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from support.adaptive_maps import targets
 from support.engine_options import set_options
-from test_row_norm import (
+from support.sampled_maps import (
     LONELY_COLUMN,
     LONELY_ROW,
     QUICK_SEEDS,
@@ -104,23 +105,6 @@ class TestAdaptiveContract(SampledContract):
 
 
 # --- unbiasedness, with and without a target -----------------------------------------------------
-
-
-def targets(kind: str | None) -> Any:
-    """A target for the 12 rows of `lonely_points`."""
-    rng = np.random.default_rng(8)
-    match kind:
-        case None:
-            return None
-        case "regression":
-            return rng.normal(size=12)
-        case "outputs":
-            return rng.normal(size=(12, 3))
-        case "classes":
-            return rng.integers(3, size=12)
-        case "names":
-            return np.array(["red", "green", "blue"])[rng.integers(3, size=12)]
-    raise AssertionError(kind)
 
 
 #: The pool (twelve times as many) must leave features out too, so few are asked for.

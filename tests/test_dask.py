@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from test_row_norm import time_limit
+from support.limits import time_limit
 
 import kernelsieve
 from kernelsieve import dask as on_dask

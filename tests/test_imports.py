@@ -277,3 +277,17 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert loaded.stdout.strip() == "[]"
+
+
+def test_test_modules_import_no_test_modules() -> None:
+    """What tests share lives in tests/support, in kernelsieve.testing or in tests/oracles.py."""
+    here = Path(__file__).parent
+    modules = {path.stem for path in here.glob("*.py")} - {"oracles"}
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path in [*here.glob("*.py"), *(here / "support").glob("*.py")]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and node.module in modules)
+        or (isinstance(node, ast.Import) and {alias.name for alias in node.names} & modules)
+    ]
+    assert not found, found

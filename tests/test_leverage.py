@@ -8,9 +8,9 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from support.adaptive_maps import targets
 from support.engine_options import set_options
-from test_adaptive import targets
-from test_row_norm import (
+from support.sampled_maps import (
     LONELY_COLUMN,
     LONELY_ROW,
     check_every_monomial,

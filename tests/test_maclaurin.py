@@ -10,7 +10,8 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from test_oblivious import (
+from support.sampled_maps import gram_of
+from support.series_maps import (
     KERNELS,
     DotProductVariant,
     ExponentialVariant,
@@ -18,7 +19,6 @@ from test_oblivious import (
     PolynomialVariant,
     SeriesBattery,
     assert_unbiased,
-    gram_of,
     small_rows,
 )
 

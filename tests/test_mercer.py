@@ -11,7 +11,7 @@ import numpy as np
 import oracles
 import pytest
 from scipy import stats
-from test_sampling import DRAWS, assert_drawn_from, multisets_of
+from support.drawing import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
 from kernelsieve._native.products import count_cells, damped_powers

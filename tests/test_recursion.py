@@ -11,7 +11,7 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import brentq
-from test_row_norm import gram_of
+from support.sampled_maps import gram_of
 
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from test_row_norm import time_limit
+from support.drawing import DRAWS, LEVEL, Index, assert_drawn_from, multisets_of
+from support.limits import time_limit
 
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._random import keyed_rows, row_hashes
@@ -50,8 +51,6 @@ from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.summaries import MAX_CLASSES, target_columns
 
 Array = Any
-Index = tuple[int, ...]
-LEVEL = 1e-5  # of every goodness-of-fit test; the seeds are fixed
 
 # --- multisets -----------------------------------------------------------------------------------
 
@@ -386,34 +385,6 @@ def test_principal_directions_have_fixed_signs() -> None:
 # --- draws follow the row-norm distribution ------------------------------------------------------
 
 
-def assert_drawn_from(
-    drawn: Sequence[Any], probabilities: dict[Any, float], size: int | None = None
-) -> None:
-    """Chi-square; cells with fewer than 10 expected draws are put together."""
-    counts = Counter(drawn)
-    n = len(drawn)
-    strange = [m for m in counts if not probabilities.get(m, 0.0) > 0]
-    assert not strange, f"drawn, but of probability zero: {strange[:3]}"
-    large = [m for m, p in probabilities.items() if n * p >= 10]
-    observed = [counts[m] for m in large]
-    expected = [n * probabilities[m] for m in large]
-    rest = n - sum(expected)
-    if rest > 1e-6 * n:
-        observed.append(n - sum(observed))
-        expected.append(rest)
-    else:
-        assert n == sum(observed)
-        expected = [e * n / sum(expected) for e in expected]
-    if len(expected) > 1:
-        pvalue = stats.chisquare(observed, expected).pvalue
-        worst = max(large, key=lambda m: abs(counts[m] - n * probabilities[m]))
-        assert pvalue > LEVEL, (
-            f"chi-square p = {pvalue:.1e}; {worst} came {counts[worst]} times, "
-            f"{n * probabilities[worst]:.1f} expected"
-        )
-
-
-DRAWS = 60_000
 ROWS = np.array(
     [
         [0.9, -0.4, 0.0],
@@ -439,11 +410,6 @@ def exact_row_norm_distribution(
     tuples = [m for m in oracles.multisets(points.shape[1], series.degree) if len(m) >= lowest]
     squares = (explicit(series, points, tuples) ** 2).sum(axis=0)
     return tuples, squares / squares.sum()
-
-
-def multisets_of(draws: Any) -> list[Index]:
-    _, ends, coordinates, orders = draws
-    return Multisets(ends, coordinates, orders).tuples()
 
 
 def assert_row_norm_draws(kernel: Any, X: Array, container: str, lowest: int) -> None:
