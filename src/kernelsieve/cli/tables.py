@@ -51,6 +51,20 @@ STRICT = Annotated[
     bool, typer.Option("--strict", help="Fail on missing values and unusable columns.")
 ]
 SEED = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
+SEP = Annotated[
+    str | None,
+    typer.Option(metavar="C", help="Column separator of text files.", show_default="detect"),
+]
+DECIMAL = Annotated[
+    str | None, typer.Option(metavar="C", help="Decimal sign: '.' or ','.", show_default="detect")
+]
+ENCODING = Annotated[
+    str | None, typer.Option(metavar="NAME", help="For example cp1252.", show_default="UTF-8")
+]
+DATE_FORMAT = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="For example %d.%m.%Y.", show_default="detect"),
+]
 THREADS = Annotated[
     int | None, typer.Option(metavar="N", help="Number of threads.", show_default="all cores")
 ]
@@ -76,6 +90,10 @@ def fit(
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
     ] = False,
     strict: STRICT = False,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
+    date_format: DATE_FORMAT = None,
     seed: SEED = 0,
     threads: THREADS = None,
     json: JSON = False,
@@ -95,7 +113,7 @@ def fit(
     """
     require_files(data)
     from kernelsieve.persistence import save
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables import TableModel, read_table
     from kernelsieve.tables.writers import check_writable
 
     silent = quiet or json
@@ -115,7 +133,10 @@ def fit(
             strict=strict,
             random_state=seed,
             n_jobs=threads,
-        ).fit(data, progress=step)
+        )
+        step("reading")
+        text = text_options(sep, decimal, encoding, date_format)
+        model.fit(read_table(data, **text), progress=step)
         save(model, out, variance=std)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
@@ -138,6 +159,10 @@ def predict(
         bool, typer.Option("--std", help="Add standard deviations (regression only).")
     ] = False,
     strict: STRICT = False,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
+    date_format: DATE_FORMAT = None,
     json: JSON = False,
     quiet: QUIET = False,
 ) -> None:
@@ -152,6 +177,7 @@ def predict(
     kernelsieve predict jobs.ks new.parquet --proba -o out.parquet
     """
     require_files(model, data)
+    from kernelsieve.tables import read_table
     from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
 
     start = perf_counter()
@@ -162,7 +188,9 @@ def predict(
         step("reading the model")
         fitted = _load(model, strict)
         step("predicting")
-        answer = fitted.predict_table(data, proba=proba, std=std)
+        text = text_options(sep, decimal, encoding, date_format)
+        table = read_table(data, **text, readings=fitted.readings_)
+        answer = fitted.predict_table(table, proba=proba, std=std)
         if out is not None:
             write_columns(out, answer.columns)
     if json:
@@ -203,6 +231,10 @@ def embed(
     drop: DROP = "",
     readable: READABLE = False,
     strict: STRICT = False,
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
+    date_format: DATE_FORMAT = None,
     seed: SEED = 0,
     threads: THREADS = None,
     json: JSON = False,
@@ -220,7 +252,7 @@ def embed(
     kernelsieve embed new.csv --model rent.ks -o z.svm
     """
     require_files(*([data] if model is None else [model, data]))
-    from kernelsieve.tables import as_table
+    from kernelsieve.tables import read_table
     from kernelsieve.tables.embedding import embedding
     from kernelsieve.tables.writers import MATRIX_KINDS, check_writable, write_features
 
@@ -229,10 +261,12 @@ def embed(
     with _errors(), notes(silent) as found, steps(silent) as step:
         check_writable(out, MATRIX_KINDS)
         step("reading")
-        table = as_table(data)
+        fitted = None if model is None else _load(model, strict)
+        known = None if fitted is None else fitted.readings_
+        text = text_options(sep, decimal, encoding, date_format)
+        table = read_table(data, **text, readings=known)
         step("choosing features")
-        if model is not None:
-            fitted = _load(model, strict)
+        if fitted is not None:
             Z, names, y = fitted.transform(table), fitted.get_feature_names_out(), None
         else:
             Z, names, y = embedding(
@@ -333,6 +367,13 @@ def _load(path: Path, strict: bool) -> TableModel:
         )
     model.encoder_.strict = strict
     return model
+
+
+def text_options(
+    sep: str | None, decimal: str | None, encoding: str | None, date_format: str | None
+) -> dict[str, Any]:
+    """How a text file is written, as far as the user says."""
+    return {"sep": sep, "decimal": decimal, "encoding": encoding, "date_format": date_format}
 
 
 def _errors() -> Any:

@@ -23,6 +23,7 @@ from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
 from kernelsieve.tables.model import TableModel
+from kernelsieve.tables.texts import Reading
 
 _CLASSES: dict[str, Any] = {}
 
@@ -88,6 +89,7 @@ for _class in (
     NormalEquations,
     Posterior,
     ProductFeatures,
+    Reading,
     SampledOSNAP,
     SampledTensorSketch,
     Scaled,

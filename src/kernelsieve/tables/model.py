@@ -36,6 +36,7 @@ from kernelsieve.tables.facts import (
 )
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
 from kernelsieve.tables.target import TASKS, ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tables.texts import readings
 from kernelsieve.tuning import Judge, choose_gamma_alpha
 from kernelsieve.tuning.methods import feature_map, find_method
 
@@ -88,6 +89,8 @@ class TableModel(PersistentEstimator):
     ----------
     encoder_ : TableEncoder
         Makes the matrix that the model is fitted to.
+    readings_ : dict of str to Reading
+        How columns of a text file were understood, so that later files are read in the same way.
     model_ : KernelRidge or KernelRidgeClassifier
         Fitted to all rows.
     task_ : "regression" or "classification"
@@ -119,6 +122,7 @@ class TableModel(PersistentEstimator):
     }
     _state_fields: ClassVar = {
         "encoder_": instance(TableEncoder, fitted=True, d="width"),
+        "readings_": readings,
         "model_": instance(KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"),
         "task_": choice(*TASKS[1:]),
         "alpha_": number(0.0),
@@ -191,6 +195,7 @@ class TableModel(PersistentEstimator):
         progress("reading")
         table, target = rows_with_target(as_table(data), self.target, self.drop, self.strict)
         self.task_, y = task_and_targets(table, target, self.task)
+        self.readings_ = table.readings
         self.encoder_ = self._encoder(self.strict).fit(table)
         X = _in_float_type(self.encoder_.transform(table), table.n_rows)
         seed = root_seed(self.random_state)
@@ -390,7 +395,7 @@ class TableModel(PersistentEstimator):
         if std:
             self._require("regression", "standard deviations")
         check_is_fitted(self)
-        table = as_table(data)
+        table = as_table(data, self.readings_)
         X = self._encoded(table)
         name, classes, chances = str(self.target), None, None
         rows, y = self._known_targets(table)
@@ -455,7 +460,8 @@ class TableModel(PersistentEstimator):
 
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
-        return _in_float_type(self.encoder_.transform(data), self.facts_["rows"])
+        table = as_table(data, self.readings_)
+        return _in_float_type(self.encoder_.transform(table), self.facts_["rows"])
 
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)

@@ -2,45 +2,108 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+import itertools
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import scipy.sparse as sp
 
+from kernelsieve._validation import check_choice
 from kernelsieve.tables.table import (
     Table,
     TableError,
     as_column,
+    column_names,
     from_arrow,
     from_columns,
     from_matrix,
     listed,
+    notice,
     refuse_twice,
-    require_pyarrow,
-    text_column,
+)
+from kernelsieve.tables.texts import (
+    SHOWN,
+    Column,
+    Reading,
+    decimal_sign,
+    understood,
 )
 
-LARGEST_CELL = 2**24  # characters
+LARGEST_CELL = 2**24  # characters; also of a row
+SNIFFED_ROWS = 300  # of each column, to find the decimal sign
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+@dataclass(frozen=True)
+class TextOptions:
+    """How a text file is written; None detects it.
+
+    Attributes
+    ----------
+    sep : str or None
+        What separates the columns.
+    decimal : "." or "," or None
+    encoding : str or None
+    date_format : str or None
+        The format of times, as in ``datetime.strptime``.
+    readings : mapping of str to Reading, or None
+        How columns of an earlier table were understood.
+    """
+
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    date_format: str | None = None
+    readings: Mapping[str, Reading] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sep is not None and len(self.sep) != 1:
+            raise TableError(f"sep={self.sep!r} must be one character, for example ';'")
+        if self.decimal is not None:
+            check_choice(self.decimal, "decimal", (".", ","))
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    date_format: str | None = None,
+    readings: Mapping[str, Reading] | None = None,
+) -> Table:
     """Read a table from a file.
+
+    What a text file holds is detected, and a TableNotice says what was understood: the separator,
+    decimal commas, currencies, percentages, dates, and texts in columns of numbers.
 
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv`` or ``.txt`` with a header line, separated by commas, semicolons or tabs,
-        also with ``.gz``; ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and
-        optionally names of its columns, and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm``
-        or ``.svmlight``.
+        ``.csv``, ``.tsv`` or ``.txt`` with a header line, also with ``.gz``; ``.parquet``,
+        ``.arrow`` or ``.feather``; ``.npz`` with an array X (and optionally names of its columns,
+        and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm`` or ``.svmlight``.
+    sep : str, optional
+        What separates the columns of a text file: by default a comma, semicolon, tab or bar,
+        whichever the header has most of.
+    decimal : "." or ",", optional
+        The decimal sign of a text file.
+    encoding : str, optional
+        By default UTF-8, or UTF-16 if the file starts with its mark.
+    date_format : str, optional
+        The format of times, as in ``datetime.strptime``.
+    readings : mapping of str to Reading, optional
+        How columns of an earlier table were understood.
 
     Returns
     -------
@@ -61,6 +124,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     ([50.0, nan], ['Ulm', 'Bonn'])
     """
     path = Path(path)
+    options = TextOptions(sep, decimal, encoding, date_format, readings)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     last = (
         suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
@@ -70,7 +134,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if path.is_dir():
         raise TableError(f"{path} is a folder: name a file in it")
     try:
-        return READERS[last](path)
+        return _read_csv(path, options) if last in TEXT_SUFFIXES else READERS[last](path)
     except FileNotFoundError:
         raise TableError(f"{path} does not exist") from None
     except OSError as error:
@@ -82,53 +146,157 @@ def kinds() -> str:
     return f"the name must end with {', '.join(READERS)}"
 
 
-def _read_csv(path: Path) -> Table:
-    csv.field_size_limit(LARGEST_CELL)
+def _read_csv(path: Path, options: TextOptions) -> Table:
     try:
-        with _open(path) as file:
-            header, rows = _cells(path, file)
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
-        raise TableError(f"{path} is not a text table in UTF-8: {error}") from error
+        header, separator, lines = _header(path, options)
+        columns = _text_columns(path, header, separator, lines, options)
+    except (UnicodeError, LookupError) as error:
+        raise TableError(_encoding_message(path, options, error)) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TableError(f"{path} is not a text table: {error}") from error
     refuse_twice(str(path), header)
-    cells = zip(*rows, strict=True) if rows else [[]] * len(header)
+    decimal = options.decimal or decimal_sign(
+        (column.slice(0, SNIFFED_ROWS).unique().to_pylist() for column in columns), separator
+    )
+    found = {
+        name: understood(
+            texts, (options.readings or {}).get(name), decimal, options.date_format or None
+        )
+        for name, texts in zip(header, columns, strict=True)
+    }
+    if options.readings is None:
+        _note_readings(found)
+    for name, column in found.items():
+        _note_odd(name, column)
     return Table(
         str(path),
-        {name: text_column(list(texts)) for name, texts in zip(header, cells, strict=True)},
+        {name: column.values for name, column in found.items()},
+        readings={name: column.reading for name, column in found.items()},
     )
 
 
-def _cells(path: Path, file: TextIO) -> tuple[list[str], list[list[str]]]:
-    """Read the header and the rows, all of the header's length."""
-    first = file.readline(LARGEST_CELL)
-    reader = csv.reader(_lines(first, file), delimiter=max(",;\t", key=first.count))
-    header = [name.strip() for name in next(reader, [])]
-    if not any(header):
-        raise TableError(f"{path} has no header line with column names")
-    rows = []
-    for row in reader:
-        if len(row) not in (0, len(header)) and any(cell.strip() for cell in row):
-            raise TableError(
-                f"{path}, line {reader.line_num}: {len(row)} values for the "
-                f"{len(header)} columns of the header"
+def _note_readings(found: dict[str, Column]) -> None:
+    """Tell how unusual numbers and times were understood: one note for each kind of reading."""
+    alike: dict[tuple[Reading, bool], list[str]] = {}
+    for name, column in found.items():
+        if column.example is not None:
+            alike.setdefault((column.reading, column.swappable), []).append(name)
+    for (reading, swappable), names in alike.items():
+        example = found[names[0]].example or ""
+        value = reading.value(example)
+        shown = f"the number {value:g}" if reading.kind == "number" else f"the time {value}"
+        way_out = "; if day and month are swapped, pass --date-format" if swappable else ""
+        notice(f"{column_names(names)}: {example!r} is read as {shown}{way_out}")
+
+
+def _note_odd(name: str, column: Column) -> None:
+    if column.odd:
+        tokens = sorted(column.odd, key=lambda text: -column.odd[text])
+        shown = ", ".join(repr(token[:20]) for token in tokens[:SHOWN])
+        more = ", ..." if len(tokens) > SHOWN else ""
+        count = sum(column.odd.values())
+        notice(
+            f"column {name!r} is read as {column.reading.kind}s; {count:,} other "
+            f"{'values count' if count > 1 else 'value counts'} as missing: {shown}{more}"
+        )
+
+
+def _header(path: Path, options: TextOptions) -> tuple[list[str], str, int]:
+    """The names of the columns, the separator, and how many lines the header takes."""
+    with _open(path, options) as file:
+        first = file.readline(LARGEST_CELL)
+        separator = options.sep or max(",;\t|", key=first.count)
+        reader = csv.reader(itertools.chain([first], file), delimiter=separator)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+        except csv.Error as error:
+            raise TableError(f"{path} has no header line with column names: {error}") from error
+        if not any(header):
+            raise TableError(f"{path} has no header line with column names")
+        return header, separator, reader.line_num
+
+
+def _text_columns(
+    path: Path, header: list[str], separator: str, lines: int, options: TextOptions
+) -> list[Any]:
+    """All cells as texts, a pyarrow array for each column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow_csv
+
+    names = [str(i) for i in range(len(header))]
+    wrong: list[Any] = []
+
+    def judge(row: Any) -> str:
+        if not row.text.replace(separator, "").strip():
+            return "skip"
+        wrong.append(row)
+        return "error"
+
+    with _open_bytes(path) as file:
+        try:
+            table = arrow_csv.read_csv(
+                file,
+                arrow_csv.ReadOptions(
+                    column_names=names,
+                    skip_rows=lines,
+                    block_size=LARGEST_CELL,
+                    encoding=_encoding(path, options),
+                ),
+                arrow_csv.ParseOptions(
+                    delimiter=separator, newlines_in_values=True, invalid_row_handler=judge
+                ),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                ),
             )
-        if len(row) == len(header):
-            rows.append([cell.strip() for cell in row])
-    return header, rows
+        except pa.ArrowInvalid as error:
+            if any(words in str(error) for words in ("Empty CSV file", "Could not skip initial")):
+                return [pa.chunked_array([pa.array([], pa.string())]) for _ in header]
+            if wrong:
+                raise TableError(_ragged_message(path, wrong[0], len(header), options)) from error
+            if "UTF8" in str(error):
+                raise UnicodeError("invalid bytes") from error
+            raise TableError(f"{path} is not a text table: {error}") from error
+    return [pc.utf8_trim_whitespace(table.column(name)) for name in names]
 
 
-def _lines(first: str, file: TextIO) -> Any:
-    yield first
-    yield from file
+def _ragged_message(path: Path, row: Any, width: int, options: TextOptions) -> str:
+    """Which line has too many values, or too few."""
+    start = row.text.split("\n")[0].strip()
+    with _open(path, options) as file:
+        line = next((i for i, text in enumerate(file, 1) if text.strip().startswith(start)), 0)
+    return f"{path}, line {line}: {row.actual_columns} values for the {width} columns of the header"
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def _encoding(path: Path, options: TextOptions) -> str:
+    """The encoding that was asked for, UTF-16 if the file says so, or UTF-8."""
+    if options.encoding:
+        return codecs.lookup(options.encoding).name
+    with _open_bytes(path) as file:
+        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+
+
+def _encoding_message(path: Path, options: TextOptions, error: Exception) -> str:
+    if options.encoding:
+        return f"{path} cannot be read with the encoding {options.encoding}: {error}"
+    return (
+        f"{path} is not valid UTF-8: pass --encoding (cp1252 for files of Windows programs), or "
+        "save it as UTF-8"
+    )
+
+
+def _open(path: Path, options: TextOptions) -> TextIO:
+    encoding = _encoding(path, options)
+    encoding = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
+    return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
+
+
+def _open_bytes(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _read_arrow(path: Path) -> Table:
-    require_pyarrow(path)
     import pyarrow as pa
     from pyarrow import feather, parquet
 
@@ -181,9 +349,7 @@ def _read_svmlight(path: Path) -> Table:
 
 
 READERS: dict[str, Callable[[Path], Table]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".txt": _read_csv,
+    **dict.fromkeys(TEXT_SUFFIXES, lambda path: _read_csv(path, TextOptions())),
     ".parquet": _read_arrow,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,

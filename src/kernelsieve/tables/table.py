@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "?"})
+from kernelsieve.tables.texts import MISSING, Reading
+
 LISTED_NAMES = 12
 MOST_COLUMNS = 20_000  # of a dense matrix without names
 
@@ -37,12 +39,15 @@ class Table:
         Numbers are float64 with NaN for missing values; texts are objects with None for them.
     matrix : CSR array of shape (n_rows, n_sparse) or None
         Sparse inputs without names, beside the columns.
+    readings : dict of str to Reading
+        How the columns of a text file were understood.
     n_rows : int
     """
 
     where: str
     columns: dict[str, NDArray[Any]]
     matrix: Any = None
+    readings: dict[str, Reading] = field(default_factory=dict)
     n_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +67,8 @@ class Table:
     def take(self, rows: NDArray[np.int64]) -> Table:
         """Some of the rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return Table(self.where, columns, None if self.matrix is None else self.matrix[rows])
+        matrix = None if self.matrix is None else self.matrix[rows]
+        return Table(self.where, columns, matrix, self.readings)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -72,14 +78,36 @@ def listed(names: Iterable[str]) -> str:
     return f"{shown}, ..." if len(names) > LISTED_NAMES else shown or "none"
 
 
-def as_table(data: Any) -> Table:
-    """A table from a path, a pandas, polars or Arrow frame, a mapping of columns, or a matrix."""
+def column_names(names: list[str]) -> str:
+    """Format the names of some columns, for messages."""
+    quoted = listed([repr(name) for name in names])
+    return f"column {quoted}" if len(names) == 1 else f"columns {quoted}"
+
+
+def notice(message: str) -> None:
+    """Warn about how a table was understood or changed."""
+    warnings.warn(message, TableNotice, stacklevel=3)
+
+
+def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
+    """Make a table of a path, a frame, a mapping of columns, or a matrix.
+
+    Parameters
+    ----------
+    data : Table, path, frame (pandas, polars, Arrow), mapping of columns, ndarray or sparse matrix
+    readings : mapping of str to Reading, optional
+        How columns of an earlier text file were understood.
+
+    Returns
+    -------
+    Table
+    """
     from kernelsieve.tables.readers import read_table
 
     if isinstance(data, Table):
         return data
     if isinstance(data, str) or hasattr(data, "__fspath__"):
-        return read_table(data)
+        return read_table(data, readings=readings)
     if sp.issparse(data):
         return Table("the matrix", {}, sp.csr_array(data))
     if hasattr(data, "column_names") and hasattr(data, "to_pydict"):
@@ -115,16 +143,6 @@ def refuse_twice(where: str, names: Iterable[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TableError(f"{where} has two columns {twice[0]!r}: rename one of them")
-
-
-def require_pyarrow(path: Any) -> None:
-    """Raise with the command that installs pyarrow if it is missing."""
-    try:
-        import pyarrow  # noqa: F401
-    except ModuleNotFoundError:
-        raise TableError(
-            f"{path}: Parquet and Arrow files need pyarrow: pip install 'kernelsieve[arrow]'"
-        ) from None
 
 
 def from_arrow(where: str, table: Any) -> Table:
@@ -168,13 +186,6 @@ def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind == "f":
         return np.isnan(values)
     return np.array([value is None for value in values.tolist()], dtype=bool)
-
-
-def text_column(texts: list[str]) -> NDArray[Any]:
-    """Convert a column of a text file: to numbers if every cell is a number or missing."""
-    cells = [None if text.lower() in MISSING else text for text in texts]
-    numbers = _numbers(cells)
-    return np.array(cells, dtype=object) if numbers is None else numbers
 
 
 def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._files import replacing, write_text
-from kernelsieve.tables.table import TableError, require_pyarrow
+from kernelsieve.tables.table import TableError
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -86,7 +86,6 @@ def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    require_pyarrow(path)
     import pyarrow as pa
     from pyarrow import feather, parquet
 

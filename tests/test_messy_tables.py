@@ -1,0 +1,207 @@
+"""Text files as people have them: odd tokens, decimal commas, currencies, dates, encodings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.command_line import failing
+from support.tables import flats, written
+from typer.testing import CliRunner
+
+import kernelsieve
+from kernelsieve import TableModel, cli
+from kernelsieve.tables import Table, TableError, TableNotice, read_table
+
+ODD = ["-", ".", "missing", "n.a.", "#N/A"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., Path]:
+    def write(text: str, encoding: str = "utf-8", name: str = "a.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write
+
+
+def noted(path: Path, **options: Any) -> tuple[Table, str]:
+    """A table and what is noted about it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = read_table(path, **options)
+    return table, "\n".join(str(w.message) for w in caught if w.category is TableNotice)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_odd_tokens_in_a_numeric_column_are_missing_values(file: Callable[..., Path]) -> None:
+    cells = [str(i / 4) for i in range(100)]
+    for place, token in zip(range(0, 100, 20), ODD, strict=True):
+        cells[place] = token
+    table, said = noted(
+        file("a,b\n" + "".join(f"{cell},x{i % 3}\n" for i, cell in enumerate(cells)))
+    )
+    values = table.columns["a"]
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(values)), range(0, 100, 20))
+    assert values[41] == 41 / 4
+    assert "column 'a' is read as numbers; 3 other values count as missing" in said
+    assert all(repr(token) in said for token in ("-", ".", "missing"))
+
+
+def test_a_model_uses_a_column_with_odd_tokens(tmp_path: Path) -> None:
+    """They made the column texts that nearly all differ, so that it was dropped as names."""
+    columns = flats(240)
+    columns["size"] = [
+        ODD[i % 5] if i % 20 == 0 else f"{v:.2f}" for i, v in enumerate(columns["size"])
+    ]
+    path = written(tmp_path / "a.csv", columns)
+    with pytest.warns(TableNotice):
+        model = TableModel("rent", n_components=60, gamma=0.05, alpha=0.1).fit(path)
+    assert model.facts_["columns"][0][0] == "size"
+    assert model.facts_["scores"]["R2"] > 0.7
+
+
+def test_few_numbers_among_texts_stay_texts(file: Callable[..., Path]) -> None:
+    table, said = noted(
+        file("a\n" + "".join(f"{'12' if i % 3 == 0 else 'x' * (i % 5)}y\n" for i in range(60)))
+    )
+    assert table.columns["a"].dtype == object
+    assert said == ""
+    table, _ = noted(file("a\n" + "1\n2\nthree\n4\n" * 10))  # a quarter of them are texts
+    assert table.columns["a"].tolist()[:4] == ["1", "2", "three", "4"]
+
+
+SIGNS = {
+    "decimal comma": ("a;b\n1,5;2\n2,25;3\n", [1.5, 2.25], "'1,5' is read as the number 1.5"),
+    "points for thousands": ("a;b\n1.234,56;2\n2.000,00;3\n", [1234.56, 2000.0], "1234.56"),
+    "only points": ("a;b\n1.234;2,5\n2.000;3,5\n", [1234.0, 2000.0], "'1.234' is read as"),
+    "thousands": ('a,b\n"1,234",2\n"12,000",3\n', [1234.0, 12000.0], "the number 1234"),
+    "both": ('a,b\n"1,234.5",2\n"12,000.25",3\n', [1234.5, 12000.25], "the number 1234.5"),
+    "percent": ("a,b\n22%,1\n3.5%,2\n", [22.0, 3.5], "'22%' is read as the number 22"),
+    "currency": ('a,b\n"$100,000",1\n$5.50,2\n', [100000.0, 5.5], "the number 100000"),
+    "currency behind": ("a;b\n3,50 €;1\n1.200 €;2\n", [3.5, 1200.0], "the number 3.5"),
+    "apostrophes": ("a;b\n1'234.5;1\n2'000.0;2\n", [1234.5, 2000.0], "the number 1234.5"),
+    "exponents": ("a,b\n1e3,1\n-2.5E-1,2\n", [1000.0, -0.25], None),
+    "plus": ("a,b\n+5,1\n-6,2\n", [5.0, -6.0], None),
+    "bars": ("a|b\n1.5|2\n2.5|3\n", [1.5, 2.5], None),
+}
+
+
+@pytest.mark.parametrize(("text", "values", "said"), SIGNS.values(), ids=SIGNS)
+def test_numbers_as_people_write_them(
+    text: str, values: list[float], said: str | None, file: Callable[..., Path]
+) -> None:
+    table, notes = noted(file(text))
+    np.testing.assert_array_equal(table.columns["a"], values)
+    assert table.columns["b"].dtype == np.float64
+    if said is not None:
+        assert said in notes
+
+
+def test_the_decimal_sign_can_be_given(file: Callable[..., Path]) -> None:
+    path = file('a,b\n"1,234",x\n"2,000",y\n')
+    np.testing.assert_array_equal(noted(path)[0].columns["a"], [1234.0, 2000.0])
+    np.testing.assert_array_equal(noted(path, decimal=",")[0].columns["a"], [1.234, 2.0])
+
+
+def test_the_separator_can_be_given(file: Callable[..., Path]) -> None:
+    path = file("a b,c\n1 2,5\n2 3,5\n")
+    assert list(noted(path)[0].columns) == ["a b", "c"]
+    assert list(noted(path, sep=" ")[0].columns) == ["a", "b,c"]
+    with pytest.raises(TableError, match="sep='::' must be one character"):
+        read_table(path, sep="::")
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+DATES = {
+    "German": ("25.03.2021", "01.12.2020", "2021-03-25"),
+    "American": ("03/25/2021", "12/01/2020", "2021-03-25"),
+    "British": ("25/03/2021", "01/12/2020", "2021-03-25"),
+    "slashes": ("2021/03/25", "2020/12/01", "2021-03-25"),
+    "with time": ("25.03.2021 10:30", "01.12.2020 09:00", "2021-03-25T10:30:00"),
+    "12 hours": ("3/25/2021 1:30 PM", "12/1/2020 9:00 AM", "2021-03-25T13:30:00"),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "iso"), DATES.values(), ids=DATES)
+def test_dates_as_people_write_them(
+    first: str, second: str, iso: str, file: Callable[..., Path]
+) -> None:
+    table, said = noted(file(f"d,b\n{first},1\n{second},2\n,3\n"))
+    assert table.columns["d"].tolist()[::2] == [iso, None]
+    assert f"{first!r} is read as the time {iso}" in said
+    assert "swapped" not in said
+
+
+def test_ambiguous_dates_are_said_to_be(file: Callable[..., Path]) -> None:
+    path = file("d,b\n03/04/2021,1\n05/06/2021,2\n")
+    table, said = noted(path)
+    assert table.columns["d"].tolist() == ["2021-03-04", "2021-05-06"]
+    assert "if day and month are swapped, pass --date-format" in said
+    table, said = noted(path, date_format="%d/%m/%Y")
+    assert table.columns["d"].tolist() == ["2021-04-03", "2021-06-05"]
+    assert "swapped" not in said
+
+
+# --- encodings ------------------------------------------------------------------------------------
+
+
+def test_encodings_are_read_or_named(file: Callable[..., Path]) -> None:
+    text = "Größe;Ort\n1,5;Köln\n2,5;Ulm\n"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        table, _ = noted(file(text, encoding))
+        assert list(table.columns) == ["Größe", "Ort"]
+        assert table.columns["Ort"].tolist() == ["Köln", "Ulm"]
+    path = file(text, "cp1252")
+    with pytest.raises(TableError, match=r"is not valid UTF-8: pass --encoding \(cp1252"):
+        read_table(path)
+    assert noted(path, encoding="cp1252")[0].columns["Ort"].tolist() == ["Köln", "Ulm"]
+    with pytest.raises(TableError, match="cannot be read with the encoding nonsense"):
+        read_table(path, encoding="nonsense")
+
+
+# --- the same reading in training and prediction --------------------------------------------------
+
+
+def test_later_files_are_read_like_the_first(tmp_path: Path) -> None:
+    """From a single row nothing could be inferred: 1.234 may be a number, 03/04/2021 two dates."""
+    rng = np.random.default_rng(0)
+    lines = ["size;built;rent"]
+    for _ in range(80):
+        size, day = rng.uniform(500, 3000), rng.integers(1, 29)
+        rent = f"{3 * size + day:.1f}".replace(".", ",")
+        lines.append(f"{size:,.2f};{day:02d}/03/2021;{rent}".translate(str.maketrans(",.", ".,")))
+    (tmp_path / "a.csv").write_text("\n".join(line.replace(".03", "/03") for line in lines))
+    with pytest.warns(TableNotice):
+        model = TableModel("rent", n_components=30, gamma=0.05, alpha=0.01).fit(tmp_path / "a.csv")
+    assert model.readings_["built"].date_format == "%d/%m/%Y"
+    kernelsieve.save(model, tmp_path / "a.ks")
+    model = kernelsieve.load(tmp_path / "a.ks")
+    (tmp_path / "b.csv").write_text("size;built\n1.234;03/03/2021\n")
+    plain = {"size": [1234.0], "built": ["2021-03-03"]}
+    np.testing.assert_allclose(model.predict(tmp_path / "b.csv"), model.predict(plain))
+
+
+def test_the_command_line_takes_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i},5;Köln;{i}\n" for i in range(40))
+    Path("a.csv").write_bytes(f"size;Ort;rent\n{rows}".encode("cp1252"))
+    quick = ["--target", "rent", "--features", "10", "--gamma", "0.1", "--alpha", "0.1"]
+    assert "pass --encoding" in failing(["fit", "a.csv", *quick], capsys)
+    more = ["--encoding", "cp1252", "--sep", ";", "--decimal", ","]
+    outcome = CliRunner().invoke(cli.app, ["fit", "a.csv", *quick, *more, "-o", "a.ks"])
+    assert outcome.exit_code == 0, outcome.output
+    outcome = CliRunner().invoke(cli.app, ["predict", "a.ks", "a.csv", *more, "-o", "b.csv"])
+    assert outcome.exit_code == 0, outcome.output
+    assert "R2" in outcome.output
