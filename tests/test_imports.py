@@ -43,7 +43,7 @@ MAY_USE: dict[str, set[str]] = {
     "tables": ESTIMATORS | {"tuning", "models"},
     "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "plots": ESTIMATORS | {"models"},
-    "datasets": set(HELPERS),
+    "datasets": {*HELPERS, "tables"},
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,
     "bench": EVERYTHING,

@@ -1,4 +1,4 @@
-"""Data to try things on: built in, found in a local folder, downloaded, or your own CSV files.
+"""Datasets by name: built in, in a local folder, or downloaded.
 
 >>> from kernelsieve import datasets
 >>> data = datasets.load("diabetes")

@@ -1,4 +1,4 @@
-"""Downloads that are either complete and checked, or not there at all."""
+"""Downloads that are complete and checked, or do not exist."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ STALE_SECONDS = 24 * 3600
 def install(entry: Entry, source: Source, folder: Path, progress: bool) -> None:
     """Download a dataset, check it, and move its files into ``folder``.
 
-    All work happens in a scratch folder that is removed whatever happens; a file appears under its
-    own name only when it is complete and its content is right.
+    All work is done in a scratch folder that is always removed. A file appears under its own name
+    only when it is complete and its content is right.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def install(entry: Entry, source: Source, folder: Path, progress: bool) -> None:
 
 
 def write_files(entry: Entry, X: Any, y: Any, folder: Path) -> None:
-    """The entry's files, in the form that its reader reads."""
+    """Write the files of an entry in the form that its reader expects."""
     if sp.issparse(X):
         sp.save_npz(folder / entry.files[0], sp.csr_matrix(X))
         np.save(folder / entry.files[1], y)
@@ -54,7 +54,7 @@ def write_files(entry: Entry, X: Any, y: Any, folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove scratch folders that a killed process left a day or more ago."""
+    """Remove scratch folders that a killed process left at least a day ago."""
     for left in folder.glob(".partial-*"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
@@ -75,7 +75,7 @@ def retrieve(url: str, folder: Path, progress: bool, sha256: str | None = None) 
 
 
 class _Bar:
-    """A bar of rich's that pooch can drive: it sets ``total`` and calls ``update``."""
+    """A progress bar that pooch can drive: it sets ``total`` and calls ``update``."""
 
     def __init__(self, description: str, visible: bool) -> None:
         from rich.console import Console
@@ -110,11 +110,11 @@ class _Bar:
         self.progress.stop()
 
     def update(self, n_bytes: int) -> None:
-        """More bytes are there."""
+        """Count more bytes."""
         self.progress.update(self.task, total=self.total or None, advance=n_bytes)
 
     def reset(self) -> None:
-        """Pooch starts anew at the end, to be sure that the bar is full."""
+        """Pooch resets the bar at the end and fills it again."""
         self.progress.reset(self.task)
 
     def close(self) -> None:

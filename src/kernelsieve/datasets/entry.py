@@ -1,4 +1,4 @@
-"""What a dataset is, and what is known of one before it is loaded."""
+"""Datasets, and the entries that describe them before they are loaded."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 Task = Literal["regression", "classification"]
 Arrays = tuple[Any, Any]
 
-# What readers raise for a file that is cut off, or is something else.
+# Raised by readers for a truncated file or another format.
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
 
 
 class DatasetError(ValueError):
-    """A dataset that does not exist, cannot be had, or is not what its name says."""
+    """A dataset that is unknown, unavailable, or not what its name says."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points, targets, and what is known about them.
+    """Inputs, targets, and a description of them.
 
     Attributes
     ----------
@@ -56,14 +56,14 @@ class Dataset:
 
 
 class Source(Protocol):
-    """Where a dataset can be had from."""
+    """Where a dataset can be downloaded."""
 
     @property
     def address(self) -> str:
-        """Its origin, for people."""
+        """The address, for messages."""
 
     def fetch(self, scratch: Path, progress: bool) -> Arrays:
-        """X and y; whatever is downloaded goes to the folder ``scratch``."""
+        """Download to the folder ``scratch`` and return X and y."""
 
 
 @dataclass(frozen=True)
@@ -94,5 +94,5 @@ class Entry:
 
     @property
     def built_in(self) -> bool:
-        """Whether it needs no file."""
+        """Whether no file is needed."""
         return not self.files

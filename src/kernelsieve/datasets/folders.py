@@ -1,4 +1,4 @@
-"""Where data files are looked for, and where downloads go."""
+"""The folders that are searched for data files, and the folder for downloads."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from kernelsieve.datasets.entry import Entry
 
 
 def cache_folder() -> Path:
-    """The user's cache folder, where downloads go (``~/.cache/kernelsieve`` on Linux)."""
+    """The user's cache folder for downloads (``~/.cache/kernelsieve`` on Linux)."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("kernelsieve", appauthor=False))
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that is looked into first.
+    """The folder that is searched first.
 
-    ``folder`` if given, else the environment variable ``KERNELSIEVE_DATA``, else the cache folder.
+    This is ``folder`` if given, else the environment variable ``KERNELSIEVE_DATA``, else the cache
+    folder.
     """
     chosen = folder or os.environ.get("KERNELSIEVE_DATA")
     return Path(chosen).expanduser() if chosen else cache_folder()
 
 
 def find_files(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The first of the data folder and the cache folder that has all files of a dataset."""
+    """Find the folder with all files of a dataset: the data folder, the cache folder, or None."""
     for candidate in (data_folder(folder), cache_folder()):
         if all((candidate / file).is_file() for file in entry.files):
             return candidate

@@ -1,4 +1,4 @@
-"""Load a dataset: local files first, then a download, and checks in either case."""
+"""Load a dataset from local files or a download, and check its content."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def load(
 ) -> Dataset:
     """Load a dataset by name and check that it is what its name says.
 
-    Built-in data need no file. Others are looked for in ``folder`` (by default the one that the
-    environment variable ``KERNELSIEVE_DATA`` names) and in the user's cache folder, then downloaded
-    to the latter.
+    Built-in data need no file. Other files are searched in ``folder`` (by default the one that the
+    environment variable ``KERNELSIEVE_DATA`` names) and in the user's cache folder, and downloaded
+    to the cache folder if they are missing.
 
     Parameters
     ----------
     name : str
         One of :func:`names`.
     folder : path, optional
-        Where to look for files first.
+        The folder to search first.
     download : bool, default True
-        Whether to download what is not there.
+        Whether to download missing files.
     progress : bool, default False
-        Show a bar while downloading.
+        Show a progress bar while downloading.
 
     Returns
     -------
@@ -74,12 +74,22 @@ def ensure_files(
     download: bool = True,
     progress: bool = False,
 ) -> None:
-    """See that the files of these datasets are there: found, or else downloaded.
+    """Make sure that the files of datasets exist; download missing ones.
+
+    Parameters
+    ----------
+    names : iterable of str
+    folder : path, optional
+        The folder to search first.
+    download : bool, default True
+        Whether to download missing files.
+    progress : bool, default False
+        Show a progress bar while downloading.
 
     Raises
     ------
     FileNotFoundError
-        With what to do, if a file is missing and may or can not be downloaded.
+        If a file is missing and cannot or must not be downloaded; the message says what to do.
     DatasetError
         If a download fails.
     """
@@ -90,7 +100,7 @@ def ensure_files(
 def _ensure(
     entry: Entry, folder: str | os.PathLike[str] | None, download: bool, progress: bool
 ) -> Path:
-    """The folder that has the entry's files."""
+    """The folder with the entry's files."""
     where = find_files(entry, folder)
     if where is not None:
         return where
@@ -101,7 +111,7 @@ def _ensure(
 
 
 def what_to_do(entry: Entry, folder: Path) -> str:
-    """How to get a missing dataset by hand."""
+    """Explain how to get a missing dataset by hand."""
     files = " and ".join(entry.files)
     origin = f" (made from {entry.source.address})" if entry.source is not None else ""
     return (

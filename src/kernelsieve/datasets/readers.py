@@ -1,50 +1,49 @@
-"""Readers of local files: from the folder of a dataset to X and y."""
+"""Readers of local files: X and y from the folder of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from kernelsieve.datasets.entry import Arrays, DatasetError
+from kernelsieve.tables.readers import read_arrays
 
 NOT_SEEN = 100  # uji: the access point was not seen
 
 
 def npz(file: str) -> Callable[[Path], Arrays]:
-    """A reader of ``file``, an .npz that holds X and y."""
+    """Make a reader of ``file``, a .npz with arrays X and y."""
 
     def read(folder: Path) -> Arrays:
-        with np.load(folder / file, allow_pickle=False) as archive:
-            missing = {"X", "y"} - set(archive.files)
-            if missing:
-                raise DatasetError(f"it has no array {' and '.join(sorted(missing))}")
-            return archive["X"], archive["y"]
+        arrays = read_arrays(folder / file)
+        missing = {"X", "y"} - set(arrays)
+        if missing:
+            raise DatasetError(f"it has no array {' and '.join(sorted(missing))}")
+        return arrays["X"], arrays["y"]
 
     return read
 
 
 def uji(folder: Path) -> Arrays:
-    """Signals in dBm; -105, just below the weakest, puts "not seen" where it belongs."""
+    """Read signals in dBm; "not seen" becomes -105, just below the weakest signal."""
     signal, longitude = npz("uji.npz")(folder)
     return np.where(signal == NOT_SEEN, -105, signal), longitude
 
 
 def sparse(name: str) -> Callable[[Path], Arrays]:
-    """A reader of ``name.npz``, a sparse matrix of scipy's, and ``name_y.npy``."""
+    """Make a reader of ``name.npz``, a sparse matrix of scipy, and ``name_y.npy``."""
 
     def read(folder: Path) -> Arrays:
-        X: Any = sp.load_npz(folder / f"{name}.npz")
+        X = read_arrays(folder / f"{name}.npz")["matrix"]
         return X, np.load(folder / f"{name}_y.npy", allow_pickle=False)
 
     return read
 
 
 def bundled(loader: str) -> Callable[[Path], Arrays]:
-    """A reader of one of the datasets that come with scikit-learn."""
+    """Make a reader of a dataset that comes with scikit-learn."""
 
     def read(_: Path) -> Arrays:
         from sklearn import datasets

@@ -1,4 +1,4 @@
-"""The datasets that are known by name."""
+"""The registry of datasets."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ _REGISTRY = {entry.name: entry for entry in _ENTRIES}
 
 
 def names() -> list[str]:
-    """The names that ``load`` knows; those that need no file come first.
+    """List the names that ``load`` knows; built-in ones come first.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> Entry:
-    """What is known of a dataset without loading it.
+    """Describe a dataset without loading it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where datasets come from: archives of the UCI repository, and scikit-learn's own downloads."""
+"""Where datasets come from: archives of the UCI repository, and downloads by scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UCI = "https://archive.ics.uci.edu/static/public"
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file in the web; ``parse`` makes X and y of the members that it opens by name."""
+    """A zip file on the web; ``parse`` opens members by name and returns X and y."""
 
     url: str
     parse: Callable[[Open], Arrays]
@@ -42,7 +42,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Sklearn:
-    """A download that scikit-learn does and checks itself."""
+    """A dataset that scikit-learn downloads and checks."""
 
     loader: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -62,7 +62,7 @@ class Sklearn:
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> BinaryIO:
-    """A member by its last name, whatever its folder, also inside zip files and gzipped."""
+    """Open a member by its file name, in any folder, also inside inner zip files and gzipped."""
     for member in archive.namelist():
         last = member.rsplit("/", 1)[-1].lower()
         if last == name.lower():
@@ -82,7 +82,7 @@ def open_member(archive: zipfile.ZipFile, name: str) -> BinaryIO:
 def table(
     file: BinaryIO, delimiter: str | None = ",", header: bool = True, n_columns: int | None = None
 ) -> NDArray[np.float64]:
-    """Numbers in rows; ``n_columns`` reads only the first ones."""
+    """Read rows of numbers; ``n_columns`` keeps only the first columns."""
     used = range(n_columns) if n_columns is not None else None
     return np.loadtxt(file, delimiter=delimiter, skiprows=int(header), usecols=used, ndmin=2)
 

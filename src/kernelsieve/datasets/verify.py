@@ -1,4 +1,4 @@
-"""Is this the dataset that its name says? Checks of shape, values and target."""
+"""Check that a dataset is what its name says: shape, values and target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEAN_TOLERANCE = 1e-4
 
 
 def checked(entry: Entry, X: Any, y: Any) -> tuple[Any, NDArray[np.float64]]:
-    """X and y in float64, or a DatasetError that says what is wrong with them."""
+    """Convert X and y to float64, or raise a DatasetError that says what is wrong with them."""
     expected = (entry.n_rows, entry.n_features)
     if X.shape != expected:
         raise DatasetError(f"X has shape {X.shape}, expected {expected}")
@@ -38,7 +38,7 @@ def checked(entry: Entry, X: Any, y: Any) -> tuple[Any, NDArray[np.float64]]:
 
 
 def checksum(X: Any, y: Any) -> str:
-    """A checksum of the values, rounded to float32, in whatever type and file they came.
+    """Compute a checksum of the values as float32, independent of their type and file.
 
     Examples
     --------
@@ -70,6 +70,6 @@ def _check_target(entry: Entry, y: NDArray[np.float64]) -> None:
 
 
 def _short(counts: Mapping[Any, int], most: int = 8) -> str:
-    """Counts in one line, cut after ``most`` labels."""
+    """Format counts in one line, at most ``most`` labels."""
     shown = ", ".join(f"{label:g}: {count}" for label, count in list(counts.items())[:most])
     return "{" + shown + (", ..." if len(counts) > most else "") + "}"

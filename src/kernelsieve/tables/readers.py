@@ -311,16 +311,34 @@ def _read_arrow(path: Path) -> Table:
         raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
 
 
-def _read_npz(path: Path) -> Table:
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the arrays of a .npz file, or the sparse matrix in it as "matrix"; never pickles.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict of str to ndarray, or to a CSR array
+
+    Raises
+    ------
+    TableError
+        If it is not a .npz file of plain arrays.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if "format" in arrays:
-                return Table(str(path), {}, sp.csr_array(sp.load_npz(path)))
-            return _named(path, {name: arrays[name] for name in arrays.files})
+                return {"matrix": sp.csr_array(sp.load_npz(path))}
+            return {name: arrays[name] for name in arrays.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, zlib.error) as error:
-        if isinstance(error, TableError):
-            raise
         raise TableError(f"{path} is not a .npz file of plain arrays: {error}") from error
+
+
+def _read_npz(path: Path) -> Table:
+    arrays = read_arrays(path)
+    return Table(str(path), {}, arrays["matrix"]) if "matrix" in arrays else _named(path, arrays)
 
 
 def _named(path: Path, arrays: dict[str, Any]) -> Table:
