@@ -44,6 +44,9 @@ GAMMA = Annotated[
 DEGREE = Annotated[int, typer.Option(metavar="N", help="Degree of the polynomial kernel.")]
 TASK = Annotated[str, typer.Option(metavar="NAME", help="auto, regression or classification.")]
 DROP = Annotated[str, typer.Option(metavar="A,B", help="Columns to ignore.")]
+KEEP = Annotated[
+    str, typer.Option(metavar="A,B", help="Columns to use even if they look like identifiers.")
+]
 READABLE = Annotated[
     bool, typer.Option("--readable", help="Use products of columns, not of principal components.")
 ]
@@ -85,6 +88,7 @@ def fit(
     degree: DEGREE = 3,
     task: TASK = "auto",
     drop: DROP = "",
+    keep: KEEP = "",
     readable: READABLE = False,
     std: Annotated[
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
@@ -130,6 +134,7 @@ def fit(
             degree=degree,
             readable=readable,
             drop=words(drop),
+            keep=words(keep),
             strict=strict,
             random_state=seed,
             n_jobs=threads,
@@ -229,6 +234,7 @@ def embed(
     gamma: GAMMA = "scale",
     degree: DEGREE = 3,
     drop: DROP = "",
+    keep: KEEP = "",
     readable: READABLE = False,
     strict: STRICT = False,
     sep: SEP = None,
@@ -273,6 +279,7 @@ def embed(
                 table,
                 target,
                 drop=words(drop),
+                keep=words(keep),
                 strict=strict,
                 kernel=kernel,
                 method=method,

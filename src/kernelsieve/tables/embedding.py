@@ -19,6 +19,7 @@ def embedding(
     target: str | None = None,
     *,
     drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
     strict: bool = False,
     method: str = "adaptive",
     readable: bool = False,
@@ -33,6 +34,8 @@ def embedding(
         The column that the features are chosen for; it is not an input.
     drop : sequence of str
         Columns to ignore.
+    keep : sequence of str
+        Columns to use even if they look like identifiers.
     strict : bool, default False
         Raise a TableError for missing values and columns that cannot be used.
     method : str, default "adaptive"
@@ -65,7 +68,7 @@ def embedding(
         task, y = task_and_targets(table, name, "auto")
         outputs = ridge_targets(y, task)
         y = y if task == "regression" else outputs.argmax(axis=1)
-    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict).fit(table)
+    encoder = TableEncoder([*drop, *([] if target is None else [target])], strict, keep).fit(table)
     X = encoder.transform(table)
     Z = features.fit(X, outputs).transform(X)
     return Z, features.get_feature_names_out(encoder.get_feature_names_out()), y

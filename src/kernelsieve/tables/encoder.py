@@ -118,11 +118,15 @@ class TableEncoder(PersistentEstimator):
         Columns to ignore.
     strict : bool, default False
         Raise a TableError in place of every notice.
+    keep : sequence of str
+        Columns to use even if they look like identifiers.
 
     Attributes
     ----------
     columns_ : list of Scaled and Levels
         How each column is encoded.
+    ignored_ : list of str
+        Columns that are not used: identifiers, constants and empty columns.
     matrix_columns_ : int
         The number of columns of a sparse matrix, which are not changed.
     sparse_ : bool
@@ -138,9 +142,10 @@ class TableEncoder(PersistentEstimator):
     [[-1.22, 0.0, 1.0], [1.22, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    _state_parameters: ClassVar = {"drop": texts, "strict": switch}
+    _state_parameters: ClassVar = {"drop": texts, "strict": switch, "keep": texts}
     _state_fields: ClassVar = {
         "columns_": list_of(instance(Scaled, Levels)),
+        "ignored_": list_of(text),
         "matrix_columns_": whole(0, 2**31),
         "sparse_": flag,
     }
@@ -149,9 +154,12 @@ class TableEncoder(PersistentEstimator):
         if self.matrix_columns_ and not self.sparse_:
             wrong("sparse_", "is false, and the table has sparse columns")
 
-    def __init__(self, drop: Sequence[str] = (), strict: bool = False) -> None:
+    def __init__(
+        self, drop: Sequence[str] = (), strict: bool = False, keep: Sequence[str] = ()
+    ) -> None:
         self.drop = drop
         self.strict = strict
+        self.keep = keep
 
     def fit(self, table: Any, y: Any = None) -> Self:
         """Learn how to encode each column.
@@ -168,13 +176,17 @@ class TableEncoder(PersistentEstimator):
         table = as_table(table)
         if table.n_rows == 0:
             raise TableError(f"{table.where} has no rows")
-        for name in self.drop:
+        for name in (*self.drop, *self.keep):
             table.column(name)
         self.columns_: list[Scaled | Levels] = []
+        self.ignored_: list[str] = []
         for name, values in table.columns.items():
             if name not in self.drop:
                 column = self._learn(table, name, values)
-                self.columns_ += [] if column is None else [column]
+                if column is None:
+                    self.ignored_.append(name)
+                else:
+                    self.columns_.append(column)
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
         if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
             raise TableError(
@@ -183,7 +195,8 @@ class TableEncoder(PersistentEstimator):
             )
         if self.width == 0:
             raise TableError(
-                f"{table.where} has no column to learn from except {listed(self.drop)}"
+                f"{table.where} has no column to learn from: {listed(table.columns)} "
+                f"{'is' if len(table.columns) == 1 else 'are'} the target or ignored"
             )
         self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * self.width
         return self
@@ -202,12 +215,11 @@ class TableEncoder(PersistentEstimator):
         if len(levels) < 2 and len(present) == table.n_rows:
             self._note(f"column {name!r} is always {listed(levels.tolist())}; ignored", table)
             return None
-        if len(levels) > max(FEW_LEVELS, len(present) // 2):
-            self._note(
-                f"column {name!r} looks like an identifier ({len(levels):,} distinct values in "
-                f"{table.n_rows:,} rows); ignored",
-                table,
-            )
+        if len(levels) > max(FEW_LEVELS, len(present) // 2) and name not in self.keep:
+            every = "every value is unique"
+            if len(levels) < table.n_rows:
+                every = f"{len(levels):,} distinct values in {table.n_rows:,} rows"
+            self._note_identifier(table, name, every)
             return None
         kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
         extra = {OTHER: len(kept) < len(levels), ABSENT: len(present) < table.n_rows}
@@ -222,6 +234,9 @@ class TableEncoder(PersistentEstimator):
         if len(present) == 0:
             self._note(f"column {name!r} is empty; ignored", table)
             return None
+        if not is_time and name not in self.keep and counts_rows(values):
+            self._note_identifier(table, name, "unique whole numbers that count the rows")
+            return None
         # Divide by a power of two near the largest value: squares of raw values could overflow.
         peak = float(2.0 ** (np.frexp(np.abs(present).max())[1] - 1))
         if present.min() == present.max():
@@ -229,6 +244,13 @@ class TableEncoder(PersistentEstimator):
             return None
         mean, scale = peak * float(np.mean(present / peak)), peak * float(np.std(present / peak))
         return Scaled(name, is_time, float(np.median(present)), mean, scale)
+
+    def _note_identifier(self, table: Table, name: str, why: str) -> None:
+        self._note(
+            f"column {name!r} looks like an identifier ({why}); ignored. Use --keep {name} to "
+            "include it",
+            table,
+        )
 
     def transform(self, table: Any) -> Any:
         """Encode a table.
@@ -381,6 +403,23 @@ class TableEncoder(PersistentEstimator):
         names = [label for column in self.columns_ for label in column.labels]
         names += [f"x{i + 1}" for i in range(self.matrix_columns_)]  # as LIBSVM counts
         return np.array(names, dtype=object)
+
+
+def counts_rows(values: NDArray[np.float64]) -> bool:
+    """Whether numbers look like the numbers of rows: whole, unique, and rising or close together.
+
+    Examples
+    --------
+    >>> counts_rows(np.arange(100.0)), counts_rows(np.arange(100.0) ** 0.5)
+    (True, False)
+    """
+    if len(values) <= FEW_LEVELS or np.isnan(values).any() or (values != np.round(values)).any():
+        return False
+    steps = np.diff(values)
+    if (steps > 0).all():
+        return True
+    close = values.max() - values.min() <= 3 * len(values)
+    return bool(close and len(np.unique(values)) == len(values))
 
 
 def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:

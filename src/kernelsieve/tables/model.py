@@ -79,6 +79,8 @@ class TableModel(PersistentEstimator):
         Use products of columns, never of principal components.
     drop : sequence of str
         Columns to ignore.
+    keep : sequence of str
+        Columns to use even if they look like identifiers.
     strict : bool, default False
         Raise a TableError for missing values, columns that cannot be used, and categories not seen
         in training.
@@ -119,6 +121,7 @@ class TableModel(PersistentEstimator):
         "target": instance(str, None),
         "kernel": instance(str, Kernel),
         "drop": texts,
+        "keep": texts,
     }
     _state_fields: ClassVar = {
         "encoder_": instance(TableEncoder, fitted=True, d="width"),
@@ -154,6 +157,7 @@ class TableModel(PersistentEstimator):
         coef0: float = 1.0,
         readable: bool = False,
         drop: Sequence[str] = (),
+        keep: Sequence[str] = (),
         strict: bool = False,
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -169,6 +173,7 @@ class TableModel(PersistentEstimator):
         self.coef0 = coef0
         self.readable = readable
         self.drop = drop
+        self.keep = keep
         self.strict = strict
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -196,7 +201,7 @@ class TableModel(PersistentEstimator):
         table, target = rows_with_target(as_table(data), self.target, self.drop, self.strict)
         self.task_, y = task_and_targets(table, target, self.task)
         self.readings_ = table.readings
-        self.encoder_ = self._encoder(self.strict).fit(table)
+        self.encoder_ = self._encoder().fit(table)
         X = _in_float_type(self.encoder_.transform(table), table.n_rows)
         seed = root_seed(self.random_state)
         judged = self._judged(table, y, seed, progress)
@@ -215,16 +220,18 @@ class TableModel(PersistentEstimator):
         }
         return self
 
-    def _encoder(self, strict: bool) -> TableEncoder:
+    def _encoder(self) -> TableEncoder:
         target = [] if self.target is None else [self.target]
-        return TableEncoder([*self.drop, *target], strict)
+        return TableEncoder([*self.drop, *target], self.strict, self.keep)
 
     def _judged(
         self, table: Table, y: NDArray[Any], seed: int, progress: Progress
     ) -> dict[str, Any]:
         """Choose gamma and alpha, and score a model on rows that nothing was learned from."""
         train, test = self._split(y, seed)
-        encoder = self._encoder(strict=False)
+        # The same columns are used: fewer rows may not show what looks like an identifier.
+        used = [column.name for column in self.encoder_.columns_]
+        encoder = TableEncoder([n for n in table.columns if n not in used], keep=used)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TableNotice)  # the whole table gave them already
             encoder.fit(table.take(train))

@@ -108,7 +108,7 @@ class Judge:
             random_state=self.seed % 2**32,
             stratify=self._strata(rows, 2, size),
         )
-        return Split(choose, judge)
+        return Split(np.sort(choose), np.sort(judge))
 
     def folds(self, count: int, among: NDArray[np.int64] | None = None) -> Iterator[Split]:
         """Split into ``count`` folds, each of which judges once.
