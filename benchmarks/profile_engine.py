@@ -42,7 +42,7 @@ FIT: dict[str, Phase] = {
     "kernels.base:SeriesKernel.series_of": "Taylor series",
     "products.frame:Frame.rotated": "rotation",
     "products.frame:Frame.along_columns": "spread of the columns",
-    "products.mercer_basis:MercerBasis.of_rows": "Mercer basis",
+    "products.local_basis:LocalBasis.of_rows": "Mercer basis",
     "engine.space:Space.captured_trace": "trial spaces",
     "engine.space:MonomialSpace.proposal": "proposal tables",
     "engine.space:TableSpace.proposal": "proposal tables",
@@ -61,7 +61,7 @@ FIT: dict[str, Phase] = {
 TRANSFORM: dict[str, Phase] = {
     "features.base:FeatureMap._validated": "validation",
     "products.monomial_basis:MonomialBasis.dense_atoms": "atoms (frame, powers)",
-    "products.mercer_basis:MercerBasis.dense_atoms": "atoms (frame, tables)",
+    "products.local_tables:LocalTables.dense_atoms": "atoms (frame, tables)",
     "products.monomial_basis:MonomialBasis.sparse_roots": "amplitudes",
     "products.product_features:evaluate_rows": "evaluation of the tree",
     "products.product_features:evaluate_csr": "evaluation of the tree",

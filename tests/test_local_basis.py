@@ -242,9 +242,11 @@ def test_categories() -> None:
     basis, rho = basis_of(values, "categorical"), math.exp(-RATE)
     e = basis.values(np.array([1.0, 3.0, 8.0, 5.0, -2.0]))
     expected = rho + (1 - rho) * np.eye(5)
-    expected[3:, 3:] = rho  # levels not seen in training: |e|^2 = rho
+    # Levels not seen in training have the constant alone, as far as training rows have it.
+    expected[3:, 3:] = 3 * rho**2 / (1 + 2 * rho)
     np.testing.assert_allclose(e.T @ e, expected, atol=1e-12)
-    np.testing.assert_allclose(basis.loss(np.array([3.0, 5.0])), [0.0, 1.0 - rho], atol=1e-12)
+    lost = 1.0 - expected[3, 3]
+    np.testing.assert_allclose(basis.loss(np.array([3.0, 5.0])), [0.0, lost], atol=1e-12)
 
 
 # --- tents ---------------------------------------------------------------------------------------

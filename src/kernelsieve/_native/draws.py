@@ -169,11 +169,12 @@ def next_excited(log_ground, row, start, threshold):
 
 
 @native
-def chances_of_more(squares, offsets, chances):
+def chances_of_more(squares, offsets, n_listed, chances):
     """chances[row, i, r] = probability that the orders of coordinates i, i + 1, ... reach r in all.
 
     squares[row, offsets[i] : offsets[i + 1]] are the probabilities of the orders of coordinate i.
-    Every term is positive, so small chances are as exact as large ones.
+    Orders from n_listed[i] on count as any number. Every term is positive, so small chances are as
+    exact as large ones.
     """
     n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
     for row in range(n_rows):
@@ -184,18 +185,20 @@ def chances_of_more(squares, offsets, chances):
             for r in range(1, lowest + 1):
                 total = 0.0
                 for k in range(offsets[i + 1] - offsets[i]):
-                    total += squares[row, offsets[i] + k] * chances[row, i + 1, max(0, r - k)]
+                    left = max(0, r - k) if k < n_listed[i] else 0
+                    total += squares[row, offsets[i] + k] * chances[row, i + 1, left]
                 chances[row, i, r] = total
 
 
 @native
-def draw_needed(squares, offsets, chances, row, i, needed, uniform):
+def draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform):
     """The order of coordinate i, given that the orders from i on reach ``needed`` in all."""
     target = uniform * chances[row, i, needed]
     reached = 0.0
     last = 0
     for k in range(offsets[i + 1] - offsets[i]):
-        weight = squares[row, offsets[i] + k] * chances[row, i + 1, max(0, needed - k)]
+        left = max(0, needed - k) if k < n_listed[i] else 0
+        weight = squares[row, offsets[i] + k] * chances[row, i + 1, left]
         if weight > 0.0:
             last = k
             reached += weight
@@ -219,7 +222,18 @@ def draw_free(squares, offsets, row, i, uniform):
 
 @native
 def draw_orders(
-    squares, offsets, log_ground, chances, rows, words, rng, hashes, ends, coordinates, orders
+    squares,
+    offsets,
+    n_listed,
+    log_ground,
+    chances,
+    rows,
+    words,
+    rng,
+    hashes,
+    ends,
+    coordinates,
+    orders,
 ):
     """An order for each coordinate of each row, given that they reach the lowest degree in all.
 
@@ -237,7 +251,8 @@ def draw_orders(
         i = 0
         while i < d:
             if needed > 0:
-                order = draw_needed(squares, offsets, chances, row, i, needed, rng.random())
+                uniform = rng.random()
+                order = draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform)
             else:
                 i = next_excited(log_ground, row, i, np.log(rng.random()))
                 if i == d:
@@ -248,7 +263,7 @@ def draw_orders(
                 coordinates[atoms] = i
                 orders[atoms] = order
                 atoms += 1
-                needed = max(0, needed - order)
+                needed = max(0, needed - order) if order < n_listed[i] else 0
             i += 1
         hashes[k] = word
         ends[k] = atoms

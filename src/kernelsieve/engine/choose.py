@@ -19,12 +19,13 @@ from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.scores import Selection, Selector
 from kernelsieve.engine.space import MonomialSpace, Space, TableSpace
-from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
+from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
 from kernelsieve.products.frame import Frame
-from kernelsieve.products.mercer_basis import MercerBasis
+from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import ArraySource, Block, Source
 
 NO_FACTOR = Multisets.from_tuples([()])
@@ -128,8 +129,12 @@ def choose(
     -------
     Choice
     """
-    if not isinstance(kernel, SeriesKernel):
-        raise ValueError(f"{kernel!r} has no Taylor series to sample from: use NystromFeatures")
+    if isinstance(kernel, Laplacian):
+        kernel = Product(kernel.gamma, "laplacian")
+    if not isinstance(kernel, SeriesKernel | Product):
+        raise ValueError(
+            f"{kernel!r} is neither a product over columns nor a Taylor series: use NystromFeatures"
+        )
     candidates = _candidates(rows, kernel, request, selector, options)
     plan = RowPlan.of(rows, seed, options)
     if not rows.resident:
@@ -137,7 +142,7 @@ def choose(
     if not isinstance(kernel, Gaussian):
         _check_diagonal(kernel, rows)
     held_out = HeldOut(rows[plan.held_out()], kernel, request.alpha, rows.shape[0])
-    spaces = _Spaces.of(rows, kernel, candidates, request, plan)
+    spaces = _Spaces.of(rows, kernel, candidates, request, plan, selector.monomials_only)
     size = request.n_components
     tried = options.trial_components if size == "auto" else min(size, options.trial_components)
     space = spaces.space(rows, *spaces.best(tried, n_jobs))
@@ -187,7 +192,8 @@ def _candidates(
 ) -> list[tuple[str, bool]]:
     """The bases and rotations to compare."""
     dense, n_columns = not rows.sparse, rows.shape[1]
-    tables = dense and isinstance(kernel, Gaussian)
+    product = isinstance(kernel, Product)
+    tables = dense and isinstance(kernel, Gaussian | Product)
     if request.basis == "mercer" and selector.monomials_only:
         raise ValueError(f"{selector.name} samples products of columns: use basis='monomial'")
     if request.basis == "mercer" and not tables:
@@ -195,6 +201,15 @@ def _candidates(
             "basis='mercer' is for the Gaussian kernel on dense data, sparse input is not "
             "supported: use basis='monomial'"
         )
+    if product and (selector.monomials_only or not dense or request.basis == "monomial"):
+        raise ValueError(
+            f"{kernel!r} has no Taylor series, and its products of one-dimensional functions are "
+            "for dense data, basis='mercer' and the default sampler: use those, or NystromFeatures"
+        )
+    if product and request.rotate is True:
+        raise ValueError(f"rotate=True would mix columns, which have their own rates in {kernel!r}")
+    if product:
+        return [("mercer", False)]
     if request.rotate is True and not dense:
         raise ValueError("rotate=True would fill a sparse X: densify it, or use rotate='auto'")
     rotations, bases = [request.rotate], [request.basis]
@@ -214,8 +229,9 @@ class _Spaces:
     rows: Source
     candidates: list[tuple[str, bool]]
     series: Series | None
-    frame: Frame
+    frame: Any
     rotated: Frame | None
+    kernel: Kernel
     tolerance: float
     plan: RowPlan
 
@@ -223,42 +239,54 @@ class _Spaces:
     def of(
         cls,
         rows: Source,
-        kernel: SeriesKernel,
+        kernel: Any,
         candidates: list[tuple[str, bool]],
         request: Request,
         plan: RowPlan,
+        monomials_only: bool,
     ) -> _Spaces:
         """Those of the candidates whose Taylor series is not too long for the rows."""
         tolerance = 0.5 * plan.options.truncation * request.eps * request.alpha
         series = None
         if any(basis == "monomial" for basis, _ in candidates):
-            others = [candidate for candidate in candidates if candidate[0] != "monomial"]
             try:
                 series = kernel.series_of(rows, tolerance, request.center)
             except SeriesTooLongError:
-                if not others:
+                # Local functions need no series, whatever the data.
+                tables = isinstance(kernel, Gaussian) and not rows.sparse
+                if request.basis != "auto" or not tables or monomials_only:
                     raise
-                candidates = others
-        if series is not None:
+                turns = dict.fromkeys(rotate for _, rotate in candidates)
+                candidates = [("mercer", rotate) for rotate in turns]
+        if isinstance(kernel, Product):
+            frame: Any = ProductFrame(kernel, rows.shape[1])
+        elif series is not None:
             frame = Frame.of_series(series)
         else:
             assert isinstance(kernel, Gaussian)
             frame = Frame.of_gaussian(kernel.gamma, rows, request.center)
         turn = any(rotate for _, rotate in candidates)
         rotated = frame.rotated(rows, plan.rotation()) if turn else None
-        return cls(rows, candidates, series, frame, rotated, tolerance, plan)
+        return cls(rows, candidates, series, frame, rotated, kernel, tolerance, plan)
 
     def space(self, rows: Source, basis: str, rotate: bool) -> Space:
         """A candidate, with draws from these rows (all, or those of the trial)."""
         options, seed = self.plan.options, self.plan.seed
         plan = self.plan if rows is self.rows else RowPlan.of(rows, seed, options)
+        loss = self.tolerance / self.rows.size
+        if isinstance(self.kernel, Product):
+            d = rows.shape[1]
+            families, rates = self.kernel.families_for(d), self.kernel.rates_for(d)
+            tables = LocalBasis.of_rows(families, rates, self.frame, rows, loss)
+            return TableSpace(self.frame, tables, rows, plan)
         frame = self.rotated if rotate else self.frame.along_columns(rows)
         assert frame is not None
         if basis == "monomial":
             assert self.series is not None
             return MonomialSpace(self.series, frame, rows, plan)
-        loss = self.tolerance / self.rows.size
-        tables = MercerBasis.of_rows(frame, rows, loss, options.histogram_rows)
+        frame = frame.rescaled(np.sqrt(0.5))  # from exp(-t^2 / 2) to exp(-t^2)
+        d = frame.n_coordinates
+        tables = LocalBasis.of_rows(("gaussian",) * d, np.ones(d), frame, rows, loss)
         return TableSpace(frame, tables, rows, plan)
 
     def best(self, size: int, n_jobs: int | None) -> tuple[str, bool]:

@@ -19,11 +19,14 @@ from kernelsieve._native.draws import chances_of_more, draw_monomials, draw_orde
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve.engine.distinct import Draws, write_draws
 from kernelsieve.kernels.base import Series
-from kernelsieve.products.basis import TableBasis
 from kernelsieve.products.frame import Frame
+from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
+
+SMALLEST_CHANCE = 1e-300
 
 
 class RowNormProposal:
@@ -163,7 +166,7 @@ class TableProposal:
 
     Parameters
     ----------
-    basis : TableBasis
+    basis : LocalBasis
         The one-dimensional functions.
     frame : Frame
         The coordinates of the points.
@@ -180,9 +183,14 @@ class TableProposal:
     FLOOR = 1e-4  # of a marginal, spread over all orders: keeps it positive on each of them
 
     def __init__(
-        self, basis: TableBasis, frame: Frame, rows: Any, lowest: int, share: float = 0.0
+        self,
+        basis: LocalBasis,
+        frame: Frame | ProductFrame,
+        rows: Any,
+        lowest: int,
+        share: float = 0.0,
     ) -> None:
-        self.rows, self.share = rows, share
+        self.rows, self.share, self.basis = rows, share, basis
         points = frame.points(rows)
         n_rows, d = points.shape
         self._offsets = np.concatenate([[0], np.cumsum(basis.n_orders)])
@@ -198,13 +206,14 @@ class TableProposal:
             squares /= np.where(of_row > 0, of_row, 1.0)[:, None]
             self._squares[:-1, orders] = squares
             self._squares[-1, orders] = self._marginal(basis.masses(i))
-            with np.errstate(divide="ignore"):
-                ground = np.log(self._squares[:, self._offsets[i]])
+            # Where e_0 is 0 its logarithm must not spoil the sums of other coordinates.
+            ground = np.log(np.maximum(self._squares[:, self._offsets[i]], SMALLEST_CHANCE))
             self._log_ground[:, i + 1] = self._log_ground[:, i] + ground
         self._chances = np.empty((n_rows + 1, d + 1, lowest + 1))
-        chances_of_more(self._squares, self._offsets, self._chances)
+        chances_of_more(self._squares, self._offsets, basis.n_listed, self._chances)
         self._cumulative = np.cumsum(held * self._chances[:-1, 0, lowest])
         self._words = coordinate_words(d)
+        self._points = np.ascontiguousarray(points, dtype=np.float64)
 
     @property
     def is_empty(self) -> bool:
@@ -224,12 +233,15 @@ class TableProposal:
             draw_orders,
             self._squares,
             self._offsets,
+            self.basis.n_listed,
             self._log_ground,
             self._chances,
             rows,
             self._words,
         )
-        return write_draws(size, rng, write, self._log_ground.shape[1])
+        draws = write_draws(size, rng, write, self._log_ground.shape[1])
+        self.basis.name_tents(self._points, rows, draws, self._words, rng)
+        return draws
 
     def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
         """P_m of unweighted ``features`` under one draw, by column."""
@@ -246,6 +258,8 @@ class TableProposal:
         with np.errstate(divide="ignore"):
             log_marginals = np.log(self._squares[-1])
         ground = log_marginals[self._offsets[:-1]]
-        excited = log_marginals[self._offsets[multisets.coordinates] + multisets.orders]
+        orders = self.basis.drawn_orders(multisets)
+        excited = log_marginals[self._offsets[multisets.coordinates] + orders]
+        excited += self.basis.log_tent_probabilities(multisets)
         change = excited - ground[multisets.coordinates]
         return ground.sum() + weighted_counts(multisets.owners, change, len(multisets))

@@ -15,11 +15,12 @@ from kernelsieve.engine.options import EngineOptions
 from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.proposals import RowNormProposal, TableProposal
 from kernelsieve.kernels.base import Series
-from kernelsieve.products.basis import TableBasis
 from kernelsieve.products.frame import Frame
+from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import as_source
 
 
@@ -47,7 +48,7 @@ class Pool:
 class Space(ABC):
     """A frame and a basis for given data, and the row-norm distribution in them."""
 
-    frame: Frame
+    frame: Frame | ProductFrame
     sparse: bool
     options: EngineOptions
 
@@ -87,9 +88,13 @@ class Space(ABC):
         )
         probabilities = proposal.probabilities(features, n_jobs)
         inclusion = inclusion_probabilities(probabilities, tau)
-        inclusion[features.multisets.degrees() < lowest] = 1.0
+        inclusion[self.degrees(features.multisets) < lowest] = 1.0
         with np.errstate(divide="ignore"):
             return self.without_vanished(features, 1.0 / inclusion, probabilities)
+
+    def degrees(self, multisets: Multisets) -> NDArray[np.int64]:
+        """The degrees that ``whole_degrees`` counts by."""
+        return multisets.degrees()
 
     def whole_pool(self, multisets: Multisets, n_jobs: int | None) -> Pool:
         """All of these features, each with certainty."""
@@ -139,6 +144,8 @@ class MonomialSpace(Space):
     plan : RowPlan
         Which of them the draws come from.
     """
+
+    frame: Frame
 
     def __init__(self, series: Series, frame: Frame, X: Any, plan: RowPlan) -> None:
         self.series, self.frame, self.options = series, frame, plan.options
@@ -209,7 +216,7 @@ class TableSpace(Space):
     ----------
     frame : Frame
         The coordinates.
-    basis : TableBasis
+    basis : LocalBasis
         Their functions.
     X : Source, or rows
         All rows.
@@ -219,7 +226,9 @@ class TableSpace(Space):
 
     sparse = False
 
-    def __init__(self, frame: Frame, basis: TableBasis, X: Any, plan: RowPlan) -> None:
+    def __init__(
+        self, frame: Frame | ProductFrame, basis: LocalBasis, X: Any, plan: RowPlan
+    ) -> None:
         self.frame, self.basis, self.options = frame, basis, plan.options
         source = as_source(X)
         self.n_rows = source.shape[0]
@@ -230,26 +239,40 @@ class TableSpace(Space):
         return ProductFeatures(self.frame, basis, multisets, weights, sparse=False)
 
     def proposal(self, lowest: int) -> TableProposal:
-        share = 0.0 if len(self.rows) == self.n_rows else self.options.spread_share
+        # No row may show a tent that a new row has: the marginals show all of them.
+        everything = len(self.rows) == self.n_rows and not self.basis.has_tents
+        share = 0.0 if everything else self.options.spread_share
         return TableProposal(self.basis, self.frame, self.rows, lowest, share)
 
     def all_features(self, budget: int) -> Multisets | None:
         """All products of the orders that are kept: the rest is below the tolerance."""
-        if np.sum(np.log(self.basis.n_orders)) > np.log(budget):
+        if self.basis.has_tents or np.sum(np.log(self.basis.n_orders)) > np.log(budget):
             return None
-        orders = np.stack(np.meshgrid(*map(np.arange, self.basis.n_orders), indexing="ij"))
-        return Multisets.from_table(orders.reshape(len(orders), -1).T)
+        live = np.flatnonzero(self.basis.n_orders > 1)
+        products = np.indices(self.basis.n_orders[live].tolist()).reshape(len(live), -1).T
+        orders = np.zeros((len(products), len(self.basis.n_orders)), dtype=np.int64)
+        orders[:, live] = products
+        return Multisets.from_table(orders)
 
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
-        d = len(self.basis.n_orders)
-        highest = int(np.sum(self.basis.n_orders - 1))
+        listed = self.basis.n_listed
+        live = np.flatnonzero(listed > 1)
+        # Something must be left to draw.
+        finite = (listed == self.basis.n_orders).all()
+        highest = int(np.sum(listed - 1)) if finite else self.options.max_whole_order
         lowest = 0
         while lowest < min(highest, self.options.max_whole_order):
-            budget -= count_of_degree(d, lowest)
+            budget -= count_of_degree(len(live), lowest)
             if budget < 0:
                 break
             lowest += 1
-        whole = all_of_degrees(np.arange(d), range(lowest))
+        whole = all_of_degrees(live, range(lowest))
         kept = np.ones(len(whole), dtype=bool)
-        kept[whole.owners[whole.orders >= self.basis.n_orders[whole.coordinates]]] = False
+        kept[whole.owners[whole.orders >= listed[whole.coordinates]]] = False
         return whole.take(np.flatnonzero(kept)), lowest
+
+    def degrees(self, multisets: Multisets) -> NDArray[np.int64]:
+        """Sums of orders, where those that are not listed count as more than any degree."""
+        listed = multisets.orders < self.basis.n_listed[multisets.coordinates]
+        orders = np.where(listed, multisets.orders, self.options.max_whole_order)
+        return Multisets(multisets.ends, multisets.coordinates, orders).degrees()

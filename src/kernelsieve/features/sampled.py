@@ -20,6 +20,7 @@ from kernelsieve.engine.scores import Selector
 from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.tents import FIRST_TENT
 from kernelsieve.sources.base import Source
 
 SWITCH = ("auto", True, False)
@@ -113,8 +114,13 @@ class SampledFeatures(FeatureMap):
 
     @property
     def monomials_(self) -> list[tuple[int, ...]]:
-        """The multiset of coordinates of every feature."""
-        return self.features_.multisets.tuples()
+        """The multiset of coordinates of every feature; a tent counts its column once."""
+        return self.features_.multisets.capped(FIRST_TENT).tuples()
+
+    @property
+    def capped_columns_(self) -> NDArray[np.int64]:
+        """Coordinates with too many values for their functions: even training rows lose there."""
+        return getattr(self.features_.basis, "capped", np.empty(0, dtype=np.int64))
 
     @property
     def weights_(self) -> NDArray[np.float64]:

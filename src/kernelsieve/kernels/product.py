@@ -193,10 +193,11 @@ class Product(Kernel):
             return sp.csr_array(sp.csr_array(X) @ scale)
         points = np.zeros(X.shape)
         columns = self.active(d)
-        points[:, columns] = self._active_points(X, columns)
+        points[:, columns] = self.columns(X, columns)
         return points
 
-    def _active_points(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Scaled coordinates of some columns, each with a rate above 0: shape (n, len(columns))."""
         rates, families = self.rates_for(X.shape[1]), self.families_for(X.shape[1])
         points = X[:, columns].astype(np.float64)
         for place, column in enumerate(columns):
@@ -223,8 +224,8 @@ class Product(Kernel):
             gram = empty_gram(X, Y, dtype)
             gram[...] = 1.0
             return gram
-        left = self._active_points(X, columns)
-        right = left if symmetric else self._active_points(Y, columns)
+        left = self.columns(X, columns)
+        right = left if symmetric else self.columns(Y, columns)
         codes = family_codes(self.families_for(d))[columns]
         if (codes == GAUSSIAN).all():
             left = left.astype(dtype, copy=False)

@@ -136,17 +136,20 @@ def column_basis(
     if rate == 0.0 or not len(cells):
         return CONSTANT
     if family == "categorical":
-        return category_basis(cells, float(np.exp(-rate)), align)
+        return category_basis(cells, float(np.exp(-rate)), tol, align)
     points = _points(family, cells, align)
     plain = ColumnBasis(family, points, _whitening(family, points), *_nothing(len(points)))
     return _kept(_adapted(plain, cells, align), cells, tol)
 
 
-def category_basis(cells: Cells, rho: float, align: str = "variance") -> ColumnBasis:
+def category_basis(
+    cells: Cells, rho: float, tol: float = ROUNDING, align: str = "variance"
+) -> ColumnBasis:
     """k = rho + (1 - rho) [u = v]: a constant and an indicator for each of the heaviest levels.
 
     A level that is none of them, because it is rare among more than ``MOST_POINTS`` or because it
-    was not there in training, has |e|^2 = rho.
+    was not there in training, has the constant alone. Of its square rho, the part is lost that no
+    training row has: with n levels, rho (1 - rho) / (1 + (n - 1) rho).
     """
     heaviest = np.sort(np.argsort(-cells.counts, kind="stable")[:MOST_POINTS])
     levels = cells.middles[heaviest]
@@ -154,10 +157,8 @@ def category_basis(cells: Cells, rho: float, align: str = "variance") -> ColumnB
     matrix[:, 0] = np.sqrt(rho)
     np.fill_diagonal(matrix[:, 1:], np.sqrt(1.0 - rho))
     plain = ColumnBasis("categorical", levels, matrix, *_nothing(len(matrix)))
-    adapted = _adapted(plain, cells, align)
-    capped = len(levels) < len(cells) or not cells.distinct
-    # The last function, of no mass, is the one that only levels not seen in training have.
-    return replace(adapted, capped=capped)
+    adapted = _kept(_adapted(plain, cells, align), cells, tol)
+    return replace(adapted, capped=len(levels) < len(cells) or not cells.distinct)
 
 
 def _points(family: str, cells: Cells, align: str) -> NDArray[np.float64]:

@@ -75,6 +75,11 @@ class Frame(Persistent):
         values = np.where(values > floor, values, 0.0 if whole else floor)
         return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))
 
+    def rescaled(self, factor: float) -> Frame:
+        """The same frame with all coordinates multiplied by ``factor``."""
+        spread = None if self.spread is None else self.spread * factor
+        return replace(self, scale=self.scale * factor, spread=spread)
+
     @property
     def n_features(self) -> int:
         """The number of columns of the rows."""

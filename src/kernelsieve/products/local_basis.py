@@ -19,8 +19,11 @@ from kernelsieve.products.tents import (
     interval_masses,
     log_wandering_probabilities,
 )
+from kernelsieve.sources.base import Block, Source
 
 NO_INTERVALS = np.empty(0)
+LISTED_MASS = 1e-4  # of k(u, u) = 1
+BLOCK_ROWS = 65536  # whose cells are counted at once
 
 
 class LocalBasis:
@@ -40,6 +43,11 @@ class LocalBasis:
         self.bases, self.tent_masses = list(bases), list(tent_masses)
         # The last order of a column with tents stands for all of them, in draws.
         self.n_orders = np.array([b.n_functions + b.tents for b in bases], dtype=np.int64)
+        # Products of only the first, heavy functions may be taken whole; of others few would count.
+        light = [np.flatnonzero(b.masses[1:] < LISTED_MASS) for b in bases]
+        self.n_listed = np.array(
+            [1 + x[0] if len(x) else b.n_functions for b, x in zip(bases, light, strict=True)]
+        )
 
     @classmethod
     def adapted(
@@ -65,6 +73,22 @@ class LocalBasis:
             for basis, (_, _, cell) in zip(bases, columns, strict=True)
         ]
         return cls(bases, masses)
+
+    @classmethod
+    def of_rows(
+        cls,
+        families: Sequence[str],
+        rates: NDArray[np.float64],
+        frame: Any,
+        source: Source,
+        tol: float,
+    ) -> LocalBasis:
+        """Bases adapted to the points of a source in a frame, up to a loss of ``tol``."""
+
+        def summary(block: Block) -> ColumnCells:
+            return ColumnCells.of_points(frame.points(block.X))
+
+        return cls.adapted(families, rates, source.reduce(summary, BLOCK_ROWS), tol)
 
     @property
     def has_tents(self) -> bool:

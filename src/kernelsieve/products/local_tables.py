@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import comb
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native import local as native
 from kernelsieve._native.products import atom_ranges
+from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
 from kernelsieve.products.column_basis import ColumnBasis
 from kernelsieve.products.families import FAMILIES
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.tents import FIRST_TENT, tent_bounds
+from kernelsieve.products.points import MOST_POINTS
+from kernelsieve.products.tents import FIRST_TENT, n_tents, tent_bounds
 
 GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
 TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
@@ -25,58 +27,113 @@ KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical"
 ORDER_BITS = 40
 
 
-class LocalTables:
-    """Local functions of all columns, for the orders in use, as flat arrays.
+class LocalTables(Persistent):
+    """Local functions of all columns, for the orders in use, laid out for compiled code.
 
     Parameters
     ----------
-    arrays : dict of ndarray
-        Of which the parts of coordinate i stand together:
-
-        - kinds, settings: how its table is read, decay and degree of its exponentials
-        - places: first points of patches, knots, or levels; first_rows, n_rows: of patches
-        - tables: what is read; missing_rows: where a missing value is found in it
-        - points, matrices: the exact sums outside of the table
-        - keys: coordinate and order of every function in use, tents last
-        - tent_left, tent_right: the intervals of its tents
-        - sizes: how many places, table entries, points, matrix entries, functions and tents it has
+    bases : sequence of ColumnBasis
+        With the functions in use only.
+    orders : sequence of ndarray
+        The orders in use of each column, rising from 0; those from ``FIRST_TENT`` on are tents.
     """
 
-    fewest_cells = native.POINTS
+    # What the tables are made of; no index of them comes from a file.
+    _state_fields: ClassVar = {
+        "families": list_of(choice("constant", "categorical", *FAMILIES)),
+        "n_points": array("n", dtype=INT64, low=1, high=MOST_POINTS + 1),
+        "n_functions": array("n", dtype=INT64, low=1, high=FIRST_TENT),
+        "n_orders": array("n", dtype=INT64, low=1),
+        "capped": array("n", dtype=INT64, low=0, high=1),
+        "points": array(None),
+        "matrices": array(None),
+        "missing": array(None),
+        "orders": array(None, dtype=INT64, low=0, high=2**ORDER_BITS - 1),
+    }
 
-    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._arrays = arrays
-        sizes = arrays["sizes"]
+    def __init__(self, bases: Sequence[ColumnBasis], orders: Sequence[NDArray[np.int64]]) -> None:
+        self.bases, self.orders = list(bases), list(orders)
+        columns = [_column_arrays(*column) for column in zip(bases, orders, strict=True)]
+        self._arrays = {
+            name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
+            for name in columns[0]
+        }
+        coordinates = np.repeat(np.arange(len(bases)), [len(each) for each in orders])
+        self._keys = _keys(coordinates, np.concatenate(orders))
         # One line for each kind of part, one entry for each coordinate, and where the last ends.
+        sizes = self._arrays["sizes"]
         self._starts = np.pad(np.cumsum(sizes, axis=0), ((1, 0), (0, 0))).T.copy()
-        self._live = np.flatnonzero(arrays["kinds"] != native.CONSTANT)
+        self._live = np.flatnonzero(self._arrays["kinds"] != native.CONSTANT)
 
     @classmethod
     def of_bases(cls, bases: Sequence[ColumnBasis], multisets: Multisets) -> LocalTables:
         """Tables of the orders that ``multisets`` use, and of order 0 of every column."""
         every = np.arange(len(bases), dtype=np.int64)
         keys = np.union1d(_keys(multisets.coordinates, multisets.orders), _keys(every, 0 * every))
-        bounds = np.searchsorted(keys >> ORDER_BITS, np.arange(len(bases) + 1))
-        orders = keys & ((1 << ORDER_BITS) - 1)
-        columns = [
-            _column_arrays(basis, orders[a:b])
-            for basis, a, b in zip(bases, bounds[:-1], bounds[1:], strict=True)
-        ]
-        arrays = {
-            name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
-            for name in columns[0]
-        }
-        return cls({**arrays, "keys": keys})
+        ends = np.searchsorted(keys >> ORDER_BITS, every, side="right")
+        orders = np.split(keys & ((1 << ORDER_BITS) - 1), ends[:-1])
+        return cls([b.only(k[k < FIRST_TENT]) for b, k in zip(bases, orders, strict=True)], orders)
 
-    @property
-    def tables(self) -> dict[str, NDArray[Any]]:
-        """All that evaluation needs, as flat arrays."""
-        return self._arrays
+    def _state_values(self) -> dict[str, Any]:
+        return {
+            "families": [basis.family for basis in self.bases],
+            "n_points": np.array([len(basis.points) for basis in self.bases]),
+            "n_functions": np.array([basis.n_functions for basis in self.bases]),
+            "n_orders": np.array([len(orders) for orders in self.orders]),
+            "capped": np.array([int(basis.capped) for basis in self.bases]),
+            "points": np.concatenate([basis.points for basis in self.bases]),
+            "matrices": np.concatenate([basis.matrix.ravel() for basis in self.bases]),
+            "missing": np.concatenate([basis.missing for basis in self.bases]),
+            "orders": np.concatenate(self.orders),
+        }
 
     @classmethod
-    def of_tables(cls, tables: dict[str, NDArray[Any]]) -> LocalTables:
-        """The same, from the ``tables`` of another."""
-        return cls(tables)
+    def _restored(cls, values: dict[str, Any]) -> Self:
+        families, points, functions = values["families"], values["n_points"], values["n_functions"]
+        if len(families) != len(points) or not families:
+            wrong("families", f"are {len(families)} for {len(points)} columns")
+        rows = points + np.array([family == "categorical" for family in families])
+        split = {}
+        for name, sizes in (
+            ("points", points),
+            ("matrices", rows * functions),
+            ("missing", functions),
+            ("orders", values["n_orders"]),
+        ):
+            if len(values[name]) != sum(sizes.tolist()):
+                wrong(name, f"have {len(values[name])} entries, which their sizes do not add up to")
+            split[name] = np.split(values[name], np.cumsum(sizes)[:-1])
+        bases = [
+            ColumnBasis(
+                family,
+                g,
+                matrix.reshape(-1, len(missing)),
+                missing,
+                np.zeros(len(missing)),
+                capped=bool(capped),
+            )
+            for family, g, matrix, missing, capped in zip(
+                families,
+                split["points"],
+                split["matrices"],
+                split["missing"],
+                values["capped"].tolist(),
+                strict=True,
+            )
+        ]
+        for basis, orders in zip(bases, split["orders"], strict=True):
+            _check_column(basis, orders)
+        return cls(bases, split["orders"])
+
+    @property
+    def capped(self) -> NDArray[np.int64]:
+        """The columns with more values than points: their training rows lose something."""
+        return np.flatnonzero([basis.capped for basis in self.bases])
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether there are tables for all atoms of these multisets."""
+        atoms = _keys(multisets.coordinates, multisets.orders)
+        return len(self.bases) == n_coordinates and bool(np.isin(atoms, self._keys).all())
 
     def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
         """Products of basis functions need no constant."""
@@ -101,7 +158,7 @@ class LocalTables:
         arrays = self._arrays
         places, tables, points, matrices, functions, tents = self._starts
         firsts = functions + tents
-        slots = np.searchsorted(arrays["keys"], _keys(coordinates, orders)) - firsts[coordinates]
+        slots = np.searchsorted(self._keys, _keys(coordinates, orders)) - firsts[coordinates]
         table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
         native.local_atoms(
             lines,
@@ -138,6 +195,19 @@ class LocalTables:
         raise TypeError("local bases are for dense data: use basis='monomial'")
 
 
+def _check_column(basis: ColumnBasis, orders: NDArray[np.int64]) -> None:
+    """Refuse a column of a model file that compiled code could not read."""
+    points, tents = basis.points, orders[orders >= FIRST_TENT] - FIRST_TENT
+    if (np.diff(points) <= 0).any() or not np.isfinite(points[-1] - points[0]):
+        wrong("points", "do not rise")
+    if orders[0] != 0 or (np.diff(orders) <= 0).any():
+        wrong("orders", "do not rise from 0")
+    if len(orders) - len(tents) != basis.n_functions:
+        wrong("orders", f"are not those of {basis.n_functions} functions")
+    if len(tents) and (basis.family != "laplacian" or tents[-1] >= n_tents(len(points))):
+        wrong("orders", "have a tent that the column does not have")
+
+
 def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[np.int64]:
     """One number for each pair of coordinate and order, in their order."""
     return (np.asarray(coordinates) << ORDER_BITS) + orders
@@ -145,11 +215,10 @@ def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[
 
 def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, Any]:
     """The parts of one column, by name."""
-    functions, tents = orders[orders < FIRST_TENT], orders[orders >= FIRST_TENT] - FIRST_TENT
-    matrix, missing = basis.matrix[:, functions], basis.missing[functions]
+    tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
     decay, degree = 0.0, 0
     places, first_rows, n_rows = basis.points, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    points, exact = np.zeros(0), np.zeros((0, len(functions)))
+    points, exact = np.zeros(0), np.zeros((0, basis.n_functions))
     left = right = np.zeros(0)
     if basis.family == "constant":
         table = np.ones((1, 1))
@@ -157,7 +226,7 @@ def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, A
         table = np.vstack([matrix, missing])
     elif basis.family == "gaussian":
         points, exact = basis.points, matrix
-        places, n_rows, table = _patches(basis, functions)
+        places, n_rows, table = _patches(basis)
         first_rows = np.cumsum(n_rows) - n_rows
         table = _with_missing(table, missing, native.POINTS)
     else:
@@ -180,7 +249,7 @@ def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, A
         "tent_left": left,
         "tent_right": right,
         "sizes": np.array(
-            [[len(places), table.size, len(points), exact.size, len(functions), len(left)]]
+            [[len(places), table.size, len(points), exact.size, basis.n_functions, len(left)]]
         ),
     }
 
@@ -199,20 +268,18 @@ def _with_missing(
 
 
 def _patches(
-    basis: ColumnBasis, functions: NDArray[np.int64]
+    basis: ColumnBasis,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """First points, numbers of rows and rows of the tables around runs of points."""
     apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
     runs = np.split(basis.points, apart)
     lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
+    if sum(lengths) / GRID_STEP * basis.n_functions > MOST_TABLE_ENTRIES:
+        return np.zeros(0), np.zeros(0, np.int64), np.zeros((0, basis.n_functions))
     counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
-    nothing = np.zeros((0, len(functions)))
-    if sum(counts) * len(functions) > MOST_TABLE_ENTRIES:
-        return np.zeros(0), np.zeros(0, np.int64), nothing
     firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
-    limited = basis.only(functions)
     rows = [
-        limited.values(first + GRID_STEP * np.arange(count)).T
+        basis.values(first + GRID_STEP * np.arange(count)).T
         for first, count in zip(firsts, counts, strict=True)
     ]
     return np.array(firsts), np.array(counts, dtype=np.int64), np.vstack(rows)

@@ -95,6 +95,11 @@ class Multisets(Persistent):
         atoms = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
         return Multisets(ends, self.coordinates[atoms], self.orders[atoms])
 
+    def capped(self, limit: int) -> Multisets:
+        """The same with order 1 for orders from ``limit`` on, which are names and no numbers."""
+        orders = np.where(self.orders < limit, self.orders, 1)
+        return Multisets(self.ends, self.coordinates, orders)
+
     def tuples(self) -> list[tuple[int, ...]]:
         """Each multiset as a sorted tuple of coordinates: (0, 0, 3) is x_0^2 x_3."""
         repeated = np.repeat(self.coordinates, self.orders).tolist()

@@ -22,6 +22,7 @@ from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, build_trie
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
@@ -43,7 +44,7 @@ class ProductFeatures(Persistent):
     """
 
     _state_fields: ClassVar = {
-        "frame": instance(Frame),
+        "frame": instance(Frame, ProductFrame),
         "basis": instance(Basis),
         "multisets": instance(Multisets),
         "weights": array(None),
@@ -52,7 +53,7 @@ class ProductFeatures(Persistent):
 
     def __init__(
         self,
-        frame: Frame,
+        frame: Frame | ProductFrame,
         basis: Basis,
         multisets: Multisets,
         weights: NDArray[np.float64],
@@ -165,6 +166,7 @@ class ProductFeatures(Persistent):
         """Features of CSR rows, as CSR."""
         trie, dtype = self.trie, np.dtype(self.basis.work_dtype(X.dtype))
         child_start, child_node, child_atom = trie.children
+        assert isinstance(self.frame, Frame)
         roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
         weights, _ = self._prepare(X.dtype)
         ranges = atom_ranges(trie.atom_coordinates, X.shape[1])

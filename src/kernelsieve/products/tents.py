@@ -30,6 +30,11 @@ def tent_bounds(
     return start + place * width, start + (place + 1) * width
 
 
+def n_tents(n_knots: int) -> int:
+    """The number of tents of a column with so many knots."""
+    return max(0, n_knots - 1) * (2**MOST_LEVELS - 1)
+
+
 def interval_masses(cells: Cells, knots: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean square of all tents of each interval over the column's values, and a little anywhere."""
     masses = np.zeros(len(knots) - 1)
