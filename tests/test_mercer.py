@@ -152,9 +152,9 @@ def test_draws_follow_the_row_norm(lowest: int, share: float) -> None:
 def test_probabilities_are_those_of_the_draws(lowest: int, share: float) -> None:
     X, frame, basis = small_basis()
     P = exact_distribution(basis, frame.points(X), lowest, share)
-    features = ProductFeatures(
-        frame, basis, Multisets.from_tuples(list(P)), np.ones(len(P)), sparse=False
-    )
+    multisets = Multisets.from_tuples(list(P))
+    tables = basis.restricted(multisets)
+    features = ProductFeatures(frame, tables, multisets, np.ones(len(P)), sparse=False)
     computed = TableProposal(basis, frame, X, lowest, share).probabilities(features, 1)
     expected = np.array(list(P.values()))[features.trie.order]
     np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -249,9 +250,9 @@ class TableSpace(Space):
         if self.basis.has_tents or np.sum(np.log(self.basis.n_orders)) > np.log(budget):
             return None
         live = np.flatnonzero(self.basis.n_orders > 1)
-        products = np.indices(self.basis.n_orders[live].tolist()).reshape(len(live), -1).T
-        orders = np.zeros((len(products), len(self.basis.n_orders)), dtype=np.int64)
-        orders[:, live] = products
+        numbers = self.basis.n_orders[live].tolist()
+        orders = np.zeros((math.prod(numbers), len(self.basis.n_orders)), dtype=np.int64)
+        orders[:, live] = np.indices(numbers).reshape(len(live), len(orders)).T
         return Multisets.from_table(orders)
 
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
