@@ -317,8 +317,9 @@ def test_draws_are_exact_for_a_basis_with_a_loss() -> None:
 
 @pytest.mark.parametrize("name", ["normal", "heavy tails", "one value"])
 def test_the_loss_is_what_the_orders_kept_do_not_hold(name: str) -> None:
-    line, _ = line_and_basis(name)
-    tables = adapted_to(line[:, None], line.min(keepdims=True), line.max(keepdims=True), 1e-9)
+    line = LINES[name](np.random.default_rng(0))
+    frame = gaussian_frame(0.5, line[:, None], False)
+    tables, line = adapted_to(frame, line[:, None], 1e-9), frame.points(line[:, None])[:, 0]
     loss = tables.loss(0, line)
     assert ((loss >= 0.0) & (loss <= 2e-6)).all()
     assert tables.loss(0, np.array([line.max() + 30.0]))[0] > 0.5

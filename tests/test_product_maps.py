@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+from sklearn.base import clone
 
-from kernelsieve import AdaptiveFeatures, KernelRidge, RowNormFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    NystromFeatures,
+    RowNormFeatures,
+)
 from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.space import TableSpace
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
@@ -155,6 +162,35 @@ def test_missing_values_are_drawn_and_evaluated() -> None:
     assert_unbiased(grams, held)
 
 
+# --- what a map does not see ---------------------------------------------------------------------
+
+
+def exact_deviation(kernel: Any, X: Array, new: Array, alpha: float, noise: float) -> Array:
+    """Of a new observation under the exact Gaussian process."""
+    cross = kernel(X, new)
+    seen = np.sum(cross * np.linalg.solve(kernel(X) + alpha * np.eye(len(X)), cross), axis=0)
+    return np.sqrt(noise * (1.0 + (1.0 - seen) / alpha))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplacian", "matern32"])
+@pytest.mark.parametrize("kind", [RowNormFeatures, NystromFeatures, FourierFeatures])
+def test_deviations_are_those_of_the_gaussian_process(kind: Any, family: str) -> None:
+    """On training rows, between them, and at 1, 2, 5 and 20 widths from the last of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=100)
+    kernel, alpha = Product(1.0, family), 0.1
+    s = {RowNormFeatures: 2000, NystromFeatures: 100, FourierFeatures: 4000}[kind]
+    model = KernelRidge(
+        alpha=alpha, features=kind(s, kernel=kernel, random_state=0), fit_intercept=False
+    ).fit(X, y)
+    edge = X.max()
+    for new in (X, 0.5 * (X[1:] + X[:-1]), edge + np.array([[1.0], [2.0], [5.0], [20.0]])):
+        deviation = model.predict(new, return_std=True)[1]
+        exact = exact_deviation(kernel, X, new, alpha, model.noise_variance_)
+        np.testing.assert_allclose(deviation, exact, rtol=0.05)
+
+
 # --- any finite table ----------------------------------------------------------------------------
 
 
@@ -248,3 +284,8 @@ def test_capped_columns_are_said() -> None:
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RowNormFeatures(10, **options).fit(np.eye(4))
+
+
+def test_a_kernel_with_one_rate_can_be_cloned() -> None:
+    features = RowNormFeatures(kernel=Product(0.7, "laplacian"))
+    assert clone(features).kernel == features.kernel

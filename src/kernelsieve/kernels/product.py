@@ -345,7 +345,7 @@ def _numbers(rates: Any) -> float | tuple[float, ...]:
         bad = values[~(np.isfinite(values) & (values >= 0))].flat[0]
         raise ValueError(f"rates must be finite and >= 0, and {bad} is not: 0 leaves a column out")
     if values.ndim == 0:
-        return float(values)
+        return rates if type(rates) is float else float(values)
     if isinstance(rates, tuple) and all(type(rate) is float for rate in rates):
         return rates
     return tuple(values.tolist())

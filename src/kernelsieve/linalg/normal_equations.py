@@ -316,9 +316,14 @@ class Posterior(Persistent):
             (self._known_factor(), True), (dense(Z) - self.feature_mean).T, check_finite=False
         )
 
-    def relative_variances(self, Z: Any) -> Array:
-        """The variance of a new observation, in units of the noise variance, of shape (n,)."""
-        return 1.0 + min(1.0, self.weight / self.n_rows) * self.leverages(Z)
+    def relative_variances(self, Z: Any, unseen: Array | float = 0.0) -> Array:
+        """The variance of a new observation, in units of the noise variance, of shape (n,).
+
+        ``unseen`` is the part of k(x, x) that the features do not have, of which no row says
+        anything: it keeps its prior variance.
+        """
+        uncertain = self.leverages(Z) + unseen / self.shift
+        return 1.0 + min(1.0, self.weight / self.n_rows) * uncertain
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from kernelsieve._state import (
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
+from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients, solve_exact
 from kernelsieve.linalg.normal_equations import (
     Float32Rounding,
@@ -51,6 +52,7 @@ from kernelsieve.models._base import (
     mixing_of,
 )
 from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
+from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
@@ -406,9 +408,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
         -------
         mean : ndarray of shape (n,) or (n, n_outputs)
         deviation : ndarray of the same shape, if return_std
-            Of the Bayesian linear model on the features with this alpha: the noise, estimated from
-            the residuals, and the uncertainty of the coefficients. It does not include what the
-            features leave out of the kernel.
+            Of the Gaussian process with this kernel and alpha, as far as the features show it: the
+            noise, estimated from the residuals, the uncertainty of the coefficients, and the prior
+            variance of what the features leave out, k(x, x) - |z(x)|^2. So it does not shrink far
+            from the training rows.
 
         Notes
         -----
@@ -424,7 +427,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if not return_std:
             return mean
         posterior = self._known_posterior()
-        variances = self._map_blocks(lambda Z, _: posterior.relative_variances(Z), X)
+        kernel = self.features_.kernel_
+        variances = self._map_blocks(
+            lambda Z, block: posterior.relative_variances(Z, unseen_part(kernel, block.X, Z)), X
+        )
         with np.errstate(over="ignore"):
             noise = np.asarray(self.noise_variance_)
             deviations = np.sqrt(np.multiply.outer(np.concatenate(variances), noise))
@@ -515,3 +521,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def unseen_part(kernel: Kernel, X: Any, Z: Any) -> NDArray[np.float64]:
+    """k(x, x) - |z(x)|^2: what a map does not show of its kernel; 0 where it shows too much."""
+    return np.maximum(0.0, kernel.diag(X).astype(np.float64) - squared_norms(Z))
