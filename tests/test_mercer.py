@@ -289,7 +289,10 @@ def test_fewer_products_than_asked_for(X: Array) -> None:
 class Lossy:
     """Two functions a coordinate that hold a share of k(x, x) = 1 which varies with x."""
 
-    n_orders = np.array([2, 2])
+    n_orders = n_listed = np.array([2, 2])
+
+    def name_tents(self, *draws: Any) -> None:
+        """It has none."""
 
     def masses(self, coordinate: int) -> Array:
         return np.array([0.6, 0.2])
