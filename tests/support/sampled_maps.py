@@ -594,11 +594,11 @@ class SampledContract:
         with pytest.raises(ValueError, match=r"row 2999 .*max_degree.*mercer"):
             features.fit(X)
 
-    def test_a_value_beyond_the_mercer_basis_is_named(self) -> None:
+    def test_no_value_is_too_far(self) -> None:
         X = data()
         X[7, 1] = 1e4
-        with pytest.raises(ValueError, match=r"1e\+04|9\d{3}"):
-            self.build(50, kernel=Gaussian(0.5), basis="mercer", rotate=False).fit(X)
+        fitted = self.build(50, kernel=Gaussian(0.5), basis="mercer", rotate=False).fit(X)
+        assert np.isfinite(fitted.transform(X)).all()
 
     @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
     def test_a_float32_kernel_that_overflows(self, container: Callable[[Array], Any]) -> None:
