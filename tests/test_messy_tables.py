@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import Table, TableEncoder, TableError, TableNotice, read_table
+from kernelsieve.tables import Table, TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables.target import task_and_targets
 
 ODD = ["-", ".", "missing", "n.a.", "#N/A"]
 
@@ -250,3 +251,58 @@ def test_a_text_identifier_can_be_kept() -> None:
     ):
         assert TableEncoder().fit(table).ignored_ == ["name"]
     assert TableEncoder(keep=["name"]).fit(table).width == 81
+
+
+# --- missing only at prediction -------------------------------------------------------------------
+
+
+def test_a_category_that_is_missing_only_at_prediction_is_replaced_with_a_note() -> None:
+    """It was encoded as no category at all, without a word."""
+    encoder = TableEncoder().fit({"town": ["Ulm", "Bonn", "Ulm", "Kiel"]})
+    with pytest.warns(
+        TableNotice, match=r"'town': 1 missing value replaced by .* 'Ulm'; there were"
+    ):
+        X = encoder.transform({"town": [None, "Bonn"]})
+    np.testing.assert_array_equal(X, encoder.transform({"town": ["Ulm", "Bonn"]}))
+    known = TableEncoder().fit({"town": ["Ulm", None, "Bonn"]})  # has a column for missing ones
+    assert known.transform({"town": [None]}).tolist() == [[0.0, 0.0, 1.0]]
+
+
+def test_an_empty_date_column_at_prediction_is_missing(tmp_path: Path) -> None:
+    """It was refused as numbers."""
+    encoder = TableEncoder().fit({"day": ["2021-03-01", "2021-03-05", "2021-03-02"]})
+    (tmp_path / "new.csv").write_text("day,x\n,1\n,2\n")
+    with pytest.warns(TableNotice, match="2 missing values replaced by the median, 2021-03-02"):
+        X = encoder.transform(tmp_path / "new.csv")
+    np.testing.assert_array_equal(X, encoder.transform({"day": ["2021-03-02"] * 2}))
+
+
+# --- numbers that may be classes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("levels", "task", "said"),
+    [
+        (2, "classification", "is 0 or 1: learned as two classes. Use --task regression"),
+        (
+            3,
+            "regression",
+            "3 distinct whole numbers .0 to 2.: learned as numbers. Use --task class",
+        ),
+        (10, "regression", "10 distinct whole numbers .0 to 9.: learned as numbers"),
+    ],
+)
+def test_whole_numbers_as_a_target_are_decided_with_a_note(
+    levels: int, task: str, said: str
+) -> None:
+    rng = np.random.default_rng(0)
+    table = as_table({"x": rng.normal(size=100), "y": (np.arange(100) % levels).astype(float)})
+    with pytest.warns(TableNotice, match=said):
+        assert task_and_targets(table, "y", "auto")[0] == task
+    assert task_and_targets(table, "y", "classification")[0] == "classification"  # without a note
+
+
+def test_measured_targets_get_no_note() -> None:
+    rng = np.random.default_rng(0)
+    for y in (rng.normal(size=100), rng.integers(0, 1000, 100).astype(float)):
+        assert task_and_targets(as_table({"y": y}), "y", "auto")[0] == "regression"

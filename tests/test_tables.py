@@ -361,6 +361,7 @@ def test_a_stand_in_explains_what_has_no_monomials() -> None:
     assert "polynomial of degree 2 fitted to the model" in model.explain()
 
 
+@pytest.mark.filterwarnings("ignore:the target 'dear' is")
 @pytest.mark.parametrize("labels", [["no", "yes"], [0.0, 1.0], [3.0, 7.0]])
 def test_two_values_are_classes(labels: list[Any]) -> None:
     table = flats()
@@ -381,7 +382,8 @@ def test_many_classes_and_the_task_can_be_said() -> None:
     assert model.classes_.tolist() == ["Bonn", "Kiel", "Ulm"]
     assert model.facts_["scores"]["log loss"] > 0
     table["rooms"] = np.random.default_rng(0).integers(1, 5, N_ROWS)
-    assert small("rooms").fit(table).task_ == "regression"
+    with pytest.warns(TableNotice, match="4 distinct whole numbers"):
+        assert small("rooms").fit(table).task_ == "regression"
     assert small("rooms", task="classification").fit(table).classes_.tolist() == [1, 2, 3, 4]
 
 

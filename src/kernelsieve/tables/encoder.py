@@ -89,16 +89,22 @@ class Levels(Persistent):
     name : str
     levels : tuple of str
         The categories, "(other)" for the rare ones and "(missing)" where needed.
+    fill : str
+        Replaces missing values: "(missing)" if there were some in training, else the most frequent
+        category.
     """
 
     name: str
     levels: tuple[str, ...]
+    fill: str
 
-    _state_fields: ClassVar = {"name": text, "levels": list_of(text, tuple)}
+    _state_fields: ClassVar = {"name": text, "levels": list_of(text, tuple), "fill": text}
 
     def _complete(self) -> None:
         if len(self.levels) > MOST_LEVELS + 2:
             wrong("levels", f"are {len(self.levels):,}, more than {MOST_LEVELS + 2:,}")
+        if self.fill not in self.levels:
+            wrong("fill", "is not one of the levels")
 
     @property
     def labels(self) -> list[str]:
@@ -224,7 +230,8 @@ class TableEncoder(PersistentEstimator):
         kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
         extra = {OTHER: len(kept) < len(levels), ABSENT: len(present) < table.n_rows}
         kept += [level for level, needed in extra.items() if needed and level not in kept]
-        return Levels(name, tuple(kept))
+        fill = ABSENT if extra[ABSENT] else str(levels[counts.argmax()])
+        return Levels(name, tuple(kept), fill)
 
     def _scaled(
         self, table: Table, name: str, values: NDArray[np.float64], is_time: bool
@@ -326,7 +333,7 @@ class TableEncoder(PersistentEstimator):
         values = table.columns[column.name]
         if column.is_time and values.dtype.kind == "O":
             values = _times(values, table, column.name)
-        elif column.is_time:
+        elif column.is_time and not np.isnan(values).all():
             raise TableError(
                 f"{table.where}: column {column.name!r} holds numbers, and in training it held "
                 "times"
@@ -359,12 +366,18 @@ class TableEncoder(PersistentEstimator):
         if values.dtype.kind == "f":  # categories that all look like numbers here
             values = np.array([None if np.isnan(v) else f"{v:g}" for v in values], dtype=object)
         known = {level: place for place, level in enumerate(column.levels)}
-        other, absent = known.get(OTHER, -1), known.get(ABSENT, -1)
+        other, fill = known.get(OTHER, -1), known[column.fill]
         found = np.array(
-            [absent if v is None else known.get(v, other) for v in values.tolist()], dtype=np.int64
+            [fill if v is None else known.get(v, other) for v in values.tolist()], dtype=np.int64
         )
         missing = sum(v is None for v in values.tolist())
-        if missing and self.strict:
+        if missing and column.fill != ABSENT:
+            self._note(
+                f"column {column.name!r}: {_plural(missing, 'missing value')} replaced by the most "
+                f"frequent category, {_short(column.fill)}; there were none in training",
+                table,
+            )
+        elif missing and self.strict:
             self._note(f"column {column.name!r}: {_plural(missing, 'missing value')}", table)
         unseen = [v for v in values.tolist() if v is not None and v not in known]
         if unseen and other < 0:

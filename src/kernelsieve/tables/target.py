@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.tables.table import Table, TableError, TableNotice, is_missing, listed
+from kernelsieve.tables.table import Table, TableError, is_missing, listed, notice
 
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
@@ -36,8 +35,7 @@ def rows_with_target(
             f"{int(np.argmin(known)) + 1} (strict mode)"
         )
     if missing:
-        notice = f"{missing:,} rows without a value of {target!r} were ignored"
-        warnings.warn(notice, TableNotice, stacklevel=3)
+        notice(f"{missing:,} rows without a value of {target!r} were ignored")
         table = table.take(np.flatnonzero(known))
     if table.n_rows < MIN_ROWS:
         raise TableError(
@@ -68,6 +66,8 @@ def task_and_targets(table: Table, name: str, task: str) -> tuple[str, NDArray[A
     if task == "auto":
         few = not numeric or len(levels) == 2
         task = "classification" if few and are_labels else "regression"
+        if numeric:
+            _note_decision(name, task, levels, table.n_rows)
     if task == "regression":
         if not numeric:
             raise TableError(
@@ -87,6 +87,21 @@ def task_and_targets(table: Table, name: str, task: str) -> tuple[str, NDArray[A
             f"{MOST_CLASSES} classes are supported: {listed(map(str, levels))}"
         )
     return task, values if numeric else values.astype(str)
+
+
+def _note_decision(name: str, task: str, levels: NDArray[np.float64], n_rows: int) -> None:
+    """Say what was decided about whole numbers that may be numbers or classes."""
+    if task == "classification":
+        first, second = (f"{level:g}" for level in levels)
+        notice(
+            f"the target {name!r} is {first} or {second}: learned as two classes. Use --task "
+            "regression to learn numbers"
+        )
+    elif bool((levels == np.round(levels)).all()) and len(levels) <= min(MOST_CLASSES, n_rows // 5):
+        notice(
+            f"the target {name!r} has {len(levels)} distinct whole numbers ({levels[0]:g} to "
+            f"{levels[-1]:g}): learned as numbers. Use --task classification if they are classes"
+        )
 
 
 def ridge_targets(y: NDArray[Any], task: str) -> NDArray[np.float64]:
