@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -42,8 +42,9 @@ from kernelsieve import (
     datasets,
 )
 from kernelsieve._parallel import thread_count
-from kernelsieve.bench.problem import choose_gamma_alpha, scaler_for
+from kernelsieve.bench.problem import SEARCH, scaler_for
 from kernelsieve.kernels import Gaussian
+from kernelsieve.tuning import choose_gamma_alpha
 
 Array = NDArray[Any]
 
@@ -255,7 +256,11 @@ def subsample(X: Any, n_rows: int, seed: int = 0) -> Any:
 
 def tuned(X: Array, y: Array, threads: int) -> tuple[float, float]:
     """gamma and alpha by leave-one-out error of Fourier features on at most 16,000 rows."""
-    return choose_gamma_alpha(X, y, threads)
+    options = replace(SEARCH, n_rows=16_000, n_draws=2)
+    found = choose_gamma_alpha(
+        FourierFeatures(1_000, n_jobs=threads), X, y, options, n_jobs=threads
+    )
+    return float(found.gamma), found.alpha
 
 
 def gamma_at_radius(X: Array, mean_squared_radius: float) -> float:

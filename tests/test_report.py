@@ -8,24 +8,28 @@ import shutil
 import subprocess
 from html import unescape
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from kernelsieve.bench import Comparison, plots, report, table, words
+from kernelsieve._progress import duration
+from kernelsieve.bench import Comparison, plots, report, scoreboard_report, table, words
 from kernelsieve.bench.machine import environment
 from kernelsieve.bench.methods import METHODS, PAPER_METHODS
 from kernelsieve.bench.paper import PAPER_DATASETS, PUBLISHED
-from kernelsieve.bench.records import Result, Setup, Stop, summarise
+from kernelsieve.bench.records import Result, Setup, summarise
+from kernelsieve.bench.scoreboard import Scoreboard
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
 def setup(dataset: str = "wine", **changes: Any) -> Setup:
     values = {
-        "dataset": dataset, "conditions": "c", "n_train": 4873, "n_test": 1624, "n_inputs": 11,
+        "dataset": dataset, "conditions": "c", "task": "regression", "metric": "rmse",
+        "n_train": 3898, "n_validation": 975, "n_test": 1624, "n_inputs": 11,
         "gamma": 0.09, "alpha": 1.0, "float_type": "float64", "n_threads": 2,
         "statistical_dimension": 123.4, "spectrum_places": [1, 10, 100],
         "spectrum_values": [4000.0, 30.0, 0.2], "seconds": 1.0, "environment": environment(),
@@ -33,18 +37,18 @@ def setup(dataset: str = "wine", **changes: Any) -> Setup:
     return Setup(**{**values, **changes})
 
 
-def result(method: str, s: int | None, seed: int, error: float, **changes: Any) -> Result:
+def result(method: str, s: int | None, seed: int, error: float | None, **changes: Any) -> Result:
     values = {
         "dataset": "wine", "conditions": "c", "method": method, "n_components": s, "seed": seed,
-        "error": error, "fit_seconds": 0.5, "predict_seconds": 0.1, "seconds": 0.7,
-        "peak_bytes": 2_500_000, "epsilon": 0.5, "n_threads": 2, "gamma": 0.09, "alpha": 1.0,
-        "environment": environment(),
+        "error": error, "validation": error, "scores": {"rmse": error, "accuracy": 0.9},
+        "fit_seconds": 0.5, "processor_seconds": 1.0, "predict_seconds": 0.1,
+        "peak_bytes": 2_500_000, "epsilon": 0.5,
     }  # fmt: skip
     return Result(**{**values, **changes})
 
 
 def comparison(
-    dataset: str = "wine", methods: tuple[str, ...] = PAPER_METHODS, cut: tuple[str, ...] = ()
+    dataset: str = "wine", methods: tuple[str, ...] = PAPER_METHODS, **changes: Any
 ) -> Comparison:
     """Errors fall from 0.8 with s and with the method's place; seeds differ by 0.002."""
     runs = [
@@ -54,15 +58,15 @@ def comparison(
             seed,
             0.8 - 0.02 * i - 4e-5 * s + 0.002 * (seed - 1),
             fit_seconds=s / 1000 * (1 + i),
-            epsilon=125 / s,
+            epsilon=125 / s if METHODS[m].gaussian else None,
             dataset=dataset,
         )
         for i, m in enumerate(methods)
         for s in ((250, 500, 1000) if METHODS[m].has_features else (250,))
         for seed in range(3)
     ]
-    stops = tuple(Stop(m, 1000, "budget") for m in cut)
-    return Comparison(setup(dataset), tuple(summarise(runs, methods)), stops)
+    failed = result("lightgbm", None, 0, 0.0, failure="not installed: pip install lightgbm")
+    return Comparison(setup(dataset, **changes), tuple(summarise(runs, methods)), (failed,))
 
 
 def rendered(comparisons: list[Comparison], width: int = 80, encoding: str = "utf-8") -> list[str]:
@@ -90,7 +94,7 @@ def test_summaries_average_over_seeds() -> None:
         ("a", 50), ("a", 100), ("b", 200),
     ]  # fmt: skip
     assert (second.error, second.spread, second.fit_seconds, second.n_seeds) == (2.0, 1.0, 1.2, 3)
-    assert (second.epsilon, second.peak_bytes) == (3.0, 30)
+    assert (second.epsilon, second.peak_bytes) == (1.0, 30)  # at the first seed
     assert second.standard_error == pytest.approx(3**-0.5)
     assert (first.spread, first.epsilon) == (0.0, None)
 
@@ -132,7 +136,7 @@ def test_terminal_table_has_the_papers_layout_in_80_columns() -> None:
     assert lines[1].split()[:2] == ["n=6,497", "d=11"]
     fourier = next(i for i, line in enumerate(lines) if line.startswith("Fourier"))
     assert "0.7600 ± 0.0020" in lines[fourier]
-    assert "1.00 s s=1000" in lines[fourier + 1]
+    assert "1.00 s s=1000+" in lines[fourier + 1]  # the error was still falling
     assert "0.736, 2 s" in lines[fourier + 2]
     assert "s=5000" in lines[fourier + 3]
 
@@ -140,14 +144,13 @@ def test_terminal_table_has_the_papers_layout_in_80_columns() -> None:
 def test_more_datasets_than_fit_go_below() -> None:
     lines = rendered([comparison(f"data{i}") for i in range(6)])
     assert max(map(len, lines)) <= 80
-    heads = [line for line in lines if "data" in line and "0." not in line]
+    heads = [line for line in lines if "data" in line and "0." not in line and ":" not in line]
     assert [len(head.split()) for head in heads] == [4, 2]
 
 
-def test_where_the_error_still_fell_there_is_a_plus() -> None:
-    text = "\n".join(rendered([comparison("wine", ("fourier", "adaptive"), cut=("adaptive",))]))
-    assert "s=1000+" in text
-    assert text.count("s=1000+") == 1
+def test_methods_without_a_result_are_named_below_the_table() -> None:
+    lines = rendered([comparison()], width=100)
+    assert "wine: LightGBM: not installed: pip install lightgbm" in lines
 
 
 def test_every_label_fits_80_columns_with_two_datasets() -> None:
@@ -158,8 +161,8 @@ def test_every_label_fits_80_columns_with_two_datasets() -> None:
 
 def test_plain_terminals_get_plain_characters() -> None:
     lines = rendered([comparison()], encoding="ascii")
-    body = [line for line in lines if not line.startswith("RMSE on")]
-    assert "\n".join(body).isascii()
+    first = next(i for i, line in enumerate(lines) if line.startswith("RMSE on"))
+    assert "\n".join(lines[:first]).isascii()
     assert any("0.7600 +- 0.0020" in line for line in lines)
 
 
@@ -169,13 +172,13 @@ def test_plain_terminals_get_plain_characters() -> None:
 def test_markdown_has_ours_beside_the_papers() -> None:
     lines = table.markdown([comparison("wine"), comparison("uji")]).splitlines()
     assert (
-        "| **Fourier** | 0.7600 ± 0.0020, 1.00 s, s=1000 | 0.7600 ± 0.0020, 1.00 s, s=1000 |"
+        "| **Fourier** | 0.7600 ± 0.0020, 1.00 s, s=1000+ | 0.7600 ± 0.0020, 1.00 s, s=1000+ |"
         in lines
     )
     assert "| paper | 0.736, 2 s, s=5000 | - |" in lines
     assert any(line.startswith("| **Adaptive** | **0.6800 ± 0.0020**") for line in lines)
     assert "| wine | 250 | 0.975 ± 0.004, 2.00 | 0.949 ± 0.004, 3.00 |" in "\n".join(lines)
-    assert "| Fourier | 250 | 0.7900 ± 0.0020 | 0.25 s | 2.5 MB | 0.5 |" in lines
+    assert "| Fourier | 250 | 0.7900 ± 0.0020 | 0.25 s | 0.10 s | 2.5 MB | 0.5 |" in lines
     # Every table is whole: each row has as many cells as its header.
     for block in re.findall(r"(?:^\|.*\n)+", "\n".join(lines) + "\n", re.MULTILINE):
         assert len({row.count("|") for row in block.splitlines()}) == 1
@@ -183,7 +186,7 @@ def test_markdown_has_ours_beside_the_papers() -> None:
 
 def test_words() -> None:
     times = (1e-5, 0.0994, 0.1, 9.999, 75.0, 99.6, 700.0)
-    assert [words.duration(t) for t in times] == [
+    assert [duration(t) for t in times] == [
         "< 1 ms", "99 ms", "0.10 s", "10 s", "75 s", "1.7 min", "12 min",
     ]  # fmt: skip
     assert words.decimals(comparison().rows) == 4
@@ -193,19 +196,40 @@ def test_words() -> None:
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def test_picture_has_four_labelled_panels_for_each_dataset(tmp_path: Path) -> None:
+def test_picture_has_two_panels_with_all_methods_named_apart(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    pair = [comparison("wine"), comparison("forest", ("linear", "fourier"))]
+    methods = ("linear", "boosting", "exact", "fourier", "nystrom", "row-norm", "adaptive")
+    pair = [comparison("wine", methods), comparison("forest", methods)]
     figure = plots.draw(pair)
-    assert [ax.get_title(loc="left") for ax in figure.axes[:4]] == [
-        "wine: error against s", "wine: error against time", "wine: epsilon against s",
-        "wine: spectrum",
-    ]  # fmt: skip
-    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in figure.axes)
-    shown = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert shown == {"Fourier", "Nystrom", "Oblivious", "Row norm", "Adaptive", "Linear"}
+    left, right = figure.axes
+    assert "a linear model (= 1)" in figure.texts[0].get_text()
+    assert left.get_xlabel() == "number of features s"
+    assert right.get_xlabel() == "seconds, all datasets together"
+    assert len(right.lines) == len(methods)
+    figure.canvas.draw()
+    names = [text for text in left.texts if text.get_text()]
+    assert {text.get_text() for text in names} == {METHODS[m].label for m in methods}
+    boxes = sorted((text.get_window_extent() for text in names), key=lambda box: box.y0)
+    assert all(low.y1 <= high.y0 + 1 for low, high in pairwise(boxes))
+    ticks = [label.get_window_extent() for label in right.get_yticklabels()]
+    assert max(box.x1 for box in boxes) < min(box.x0 for box in ticks)
     plots.save(pair, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_dataset_is_drawn_in_its_own_units() -> None:
+    (curve, *_) = plots.curves([comparison("wine", ("fourier", "adaptive"))])
+    assert curve.errors == pytest.approx([0.79, 0.78, 0.76])
+    several = plots.curves([comparison("wine", ("linear", "fourier"))] * 2)
+    assert several[0].errors == [1.0]
+    assert several[1].seconds == pytest.approx([2 * 0.5, 2 * 1.0, 2 * 2.0])
+
+
+def test_no_panel_is_empty() -> None:
+    pytest.importorskip("matplotlib")
+    titles = [title for title, _ in plots.panels(comparison("wine", ("linear", "boosting")))]
+    assert titles == ["error against time"]
+    assert len(plots.panels(comparison())) == 4
 
 
 def test_styles_tell_all_methods_apart() -> None:
@@ -220,7 +244,7 @@ def test_styles_tell_all_methods_apart() -> None:
 class Page(HTMLParser):
     """Collects what a page refers to, its identifiers, and whether its tags are balanced."""
 
-    VOID = frozenset({"meta", "link", "br"})
+    VOID = frozenset({"meta", "link", "br", "img"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -253,7 +277,56 @@ class Page(HTMLParser):
 def page_text() -> str:
     pytest.importorskip("matplotlib")
     names = ("wine", "insurance", "forest", "uji & <co>")
-    return report.html([comparison(name) for name in names])
+    return report.html([comparison(name) for name in names], left_out=["s = 4000 on uji."])
+
+
+def test_page_says_what_was_left_out_and_what_failed(page_text: str) -> None:
+    assert "s = 4000 on uji." in page_text
+    assert "LightGBM: not installed: pip install lightgbm" in page_text
+
+
+def scoreboard() -> Scoreboard:
+    methods = ["linear", "boosting", "adaptive", "ebm"]
+    results = [
+        result(
+            m, None, 0, None if m == "ebm" else 1.0 + 0.1 * ((i + k) % 4),
+            dataset=f"t{k} & <co>", failure="stopped after 180 s" if m == "ebm" else None,
+        )
+        for i, m in enumerate(methods)
+        for k in range(5)
+    ]  # fmt: skip
+    setups = [setup(f"t{k} & <co>") for k in range(5)]
+    return Scoreboard(setups, methods, results)
+
+
+def test_scoreboard_is_printed_with_its_failures() -> None:
+    board = scoreboard()
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(scoreboard_report.terminal(board))
+    text = capture.get()
+    assert "EBM: stopped after 180 s (on all tables)" in text
+    assert text.splitlines()[1].split()[0] in {"Linear", "Boosting", "Adaptive"}
+    lines = scoreboard_report.markdown(board).splitlines()
+    assert any(line.startswith("| EBM | 4.0 | 1.00 | 0% | - |") for line in lines)
+    for block in re.findall(r"(?:^\|.*\n)+", "\n".join(lines) + "\n", re.MULTILINE):
+        assert len({row.count("|") for row in block.splitlines()}) == 1
+
+
+def test_scoreboard_page_needs_nothing_else() -> None:
+    pytest.importorskip("matplotlib")
+    text = scoreboard_report.html(scoreboard())
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert len(page.ids) == len(set(page.ids))
+    assert "<co>" not in text
+    assert "Methods by their mean rank" in text
+
+
+def test_bars_join_methods_that_cannot_be_told_apart() -> None:
+    assert scoreboard_report.cliques([1.0, 2.0, 3.5, 4.0, 9.0], 2.0) == [(0, 1), (1, 3)]
+    assert scoreboard_report.cliques([1.0, 5.0], 2.0) == []
 
 
 def test_page_needs_nothing_else(page_text: str) -> None:

@@ -1,32 +1,47 @@
 """The methods that ``kernelsieve bench`` can compare: one row of ``METHODS`` each.
 
-To add one, write a function from :class:`Settings` to an unfitted scikit-learn regressor and give
+To add one, write a function from :class:`Settings` to an unfitted scikit-learn estimator and give
 it a row. Only ``fit`` is timed, and it has to do all the work: features and regression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch, RBFSampler
 from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import KernelCenterer
 
-from kernelsieve.models import KernelRidge
-from kernelsieve.tuning import methods as maps
+from kernelsieve import (
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    NystromFeatures,
+)
+from kernelsieve.bench import peers
+from kernelsieve.bench.problem import tuned
+from kernelsieve.tuning.methods import METHODS as MAPS
+from kernelsieve.tuning.methods import unknown_method
 
 EXACT_MAX_ROWS = 5_000
 POLYNOMIAL_DEGREE = 3
-# (2 gamma <x, y> / p + 1)^p tends to exp(2 gamma <x, y>), the Gaussian's inner part.
-TAYLOR = 2.0 / POLYNOMIAL_DEGREE
+DEFAULT_COMPONENTS = 1_000  # of maps where nobody asks for a number
 
 
 @dataclass(frozen=True)
@@ -38,10 +53,13 @@ class Settings:
     n_components : int
         The number of features s; methods without features ignore it.
     gamma, alpha : float
-        Kernel exp(-gamma ‖x - y‖^2), and what is added to its diagonal.
+        Kernel exp(-gamma |x - y|^2), and what is added to its diagonal.
     seed : int
     n_threads : int
         Threads to use; those of BLAS and OpenMP are set by the runner.
+    task : "regression" or "classification"
+    categorical : tuple of int
+        For methods that take columns as they come: which of them hold codes.
     """
 
     n_components: int
@@ -49,6 +67,17 @@ class Settings:
     alpha: float
     seed: int = 0
     n_threads: int = 1
+    task: str = "regression"
+    categorical: tuple[int, ...] = ()
+
+    @property
+    def classes(self) -> bool:
+        """Whether the target is a class."""
+        return self.task == "classification"
+
+
+Build = Callable[[Settings], Any]
+Seconds = Callable[[int, int, int], float]  # of n rows, d columns and s features; a rough guess
 
 
 @dataclass(frozen=True)
@@ -63,22 +92,50 @@ class Method:
         What it is called in tables.
     description : str
     build : callable
-        Settings -> unfitted regressor.
+        Settings -> unfitted estimator. For a method that runs in a process of its own it must be
+        a function or a class that can be imported there, or a dataclass of such.
+    seconds : callable
+        (n, d, s) -> about how long a fit takes on two cores: a budget is kept by leaving out what
+        would take too long by this guess, so that every machine shows the same rows.
     has_features : bool
         Whether the result depends on s; if not, the method runs at one s only.
+    seeded : bool
+        Whether the result depends on the seed; if not, it runs once.
+    needs_gamma : bool
+        Whether somebody has to choose gamma and alpha for it.
     max_rows : int or None
         Training rows above which it is left out.
     gaussian : bool
-        Whether its features stand for the Gaussian kernel, so that their epsilon can be told.
+        Whether its features approximate the Gaussian kernel, so that their epsilon means something.
+    columns : bool
+        Whether it takes columns as they come (trees do) or the scaled matrix.
+    tree : bool
+        Whether it is an ensemble of trees.
+    ours : bool
+        Whether it is of this library.
+    requires : str or None
+        The package that it needs, if that is none of ours.
     """
 
     name: str
     label: str
     description: str
-    build: Callable[[Settings], Any]
-    has_features: bool = True
+    build: Build
+    seconds: Seconds
+    has_features: bool = False
+    seeded: bool = False
+    needs_gamma: bool = False
     max_rows: int | None = None
-    gaussian: bool = True
+    gaussian: bool = False
+    columns: bool = False
+    tree: bool = False
+    ours: bool = False
+    requires: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether its package is there."""
+        return self.requires is None or find_spec(self.requires) is not None
 
 
 class ExactKernelRidge(RegressorMixin, BaseEstimator):
@@ -107,6 +164,39 @@ class ExactKernelRidge(RegressorMixin, BaseEstimator):
         return self.ridge_.predict(self.centerer_.transform(K)) + self.mean_
 
 
+class Tuned(BaseEstimator):
+    """A kernel method that first chooses gamma and alpha by itself: what a fit takes in all.
+
+    Parameters
+    ----------
+    build : callable
+        Settings -> estimator.
+    settings : Settings
+        gamma and alpha are replaced.
+    """
+
+    def __init__(self, build: Build, settings: Settings) -> None:
+        self.build = build
+        self.settings = settings
+
+    def fit(self, X: Any, y: NDArray[Any]) -> Self:
+        """Choose gamma and alpha on these rows, then fit."""
+        gamma, alpha = tuned(X, y, self.settings.task, self.settings.n_threads)
+        model = self.build(replace(self.settings, gamma=gamma, alpha=alpha))
+        self.model_ = model.fit(X, y)
+        if self.settings.classes:
+            self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predicted targets."""
+        return self.model_.predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities of the classes."""
+        return self.model_.predict_proba(X)
+
+
 def transformer_of(model: Any) -> Any:
     """The fitted feature map of a model, ours or a scikit-learn pipeline; None without one."""
     if hasattr(model, "features_"):
@@ -114,77 +204,215 @@ def transformer_of(model: Any) -> Any:
     return model[0] if isinstance(model, Pipeline) else None
 
 
-def _linear(settings: Settings) -> Any:
+# --- builders: dataclasses and functions of the module, so that another process can have them -----
+
+
+@dataclass(frozen=True)
+class OnMap:
+    """Kernel ridge regression or classification on one of our maps."""
+
+    name: str
+    gamma_factor: float = 1.0
+
+    def __call__(self, settings: Settings) -> Any:
+        features = MAPS[self.name].build(
+            n_components=settings.n_components,
+            gamma=self.gamma_factor * settings.gamma,
+            degree=POLYNOMIAL_DEGREE,
+            random_state=settings.seed,
+            n_jobs=settings.n_threads,
+        )
+        kind = KernelRidgeClassifier if settings.classes else KernelRidge
+        return kind(features, alpha=settings.alpha, n_jobs=settings.n_threads)
+
+
+# (2 gamma <x, y> / p + 1)^p tends to exp(2 gamma <x, y>), the Gaussian's inner part.
+TAYLOR = 2.0 / POLYNOMIAL_DEGREE
+
+
+@dataclass(frozen=True)
+class OnSklearnMap:
+    """scikit-learn's map with its own ridge, or with logistic regression."""
+
+    transformer: type
+    gamma_factor: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, settings: Settings) -> Any:
+        features = self.transformer(
+            gamma=self.gamma_factor * settings.gamma,
+            n_components=settings.n_components,
+            random_state=settings.seed,
+            **self.options,
+        )
+        return make_pipeline(features, linear(settings))
+
+
+@dataclass(frozen=True)
+class Sklearn:
+    """An estimator of scikit-learn with its own defaults.
+
+    ``options`` are the names of those of its parameters that get a setting.
+    """
+
+    regressor: type
+    classifier: type
+    options: tuple[str, ...] = ()
+
+    def __call__(self, settings: Settings) -> Any:
+        values = {
+            "random_state": settings.seed,
+            "n_jobs": settings.n_threads,
+            "categorical_features": list(settings.categorical) or None,
+        }
+        kind = self.classifier if settings.classes else self.regressor
+        return kind(**{name: values[name] for name in self.options})
+
+
+@dataclass(frozen=True)
+class SelfTuned:
+    """A method that chooses gamma and alpha as a part of its fit."""
+
+    build: Build
+
+    def __call__(self, settings: Settings) -> Any:
+        return Tuned(self.build, settings)
+
+
+def linear(settings: Settings) -> Any:
+    """Ridge regression, or logistic regression."""
+    if settings.classes:
+        return LogisticRegression(max_iter=1_000)
     return Ridge(alpha=settings.alpha)
 
 
-def _exact(settings: Settings) -> Any:
+def plain_linear(settings: Settings) -> Any:
+    """The same with the ridge that scikit-learn has by default."""
+    return linear(replace(settings, alpha=1.0))
+
+
+def exact(settings: Settings) -> Any:
+    """Exact kernel ridge; classes by taking every training row for a landmark."""
+    if settings.classes:
+        landmarks = NystromFeatures(EXACT_MAX_ROWS, gamma=settings.gamma, n_jobs=settings.n_threads)
+        return KernelRidgeClassifier(landmarks, alpha=settings.alpha, n_jobs=settings.n_threads)
     return ExactKernelRidge(gamma=settings.gamma, alpha=settings.alpha)
 
 
-def _ours(name: str, gamma_factor: float = 1.0, **options: Any) -> Method:
-    """Kernel ridge regression on one of our maps, by its name in the registry."""
-    known = maps.find_method(name)
-
-    def build(settings: Settings) -> Any:
-        fresh = known.build(
-            n_components=settings.n_components,
-            gamma=gamma_factor * settings.gamma,
-            random_state=settings.seed,
-            n_jobs=settings.n_threads,
-            **options,
-        )
-        return KernelRidge(fresh, alpha=settings.alpha, n_jobs=settings.n_threads)
-
-    return Method(name, known.label, known.description, build, gaussian=known.gaussian)
+def default(settings: Settings) -> Any:
+    """What a user gets who sets nothing."""
+    if settings.classes:
+        return KernelRidgeClassifier(n_jobs=settings.n_threads)
+    return KernelRidgeCV(n_jobs=settings.n_threads)
 
 
-def _sklearn(transformer: type, **options: Any) -> Callable[[Settings], Any]:
-    """scikit-learn's map and its Ridge."""
-
-    def build(settings: Settings) -> Any:
-        features = transformer(
-            gamma=settings.gamma,
-            n_components=settings.n_components,
-            random_state=settings.seed,
-            **options,
-        )
-        return make_pipeline(features, Ridge(alpha=settings.alpha))
-
-    return build
+# --- the rows -------------------------------------------------------------------------------------
 
 
-def _count_sketch(settings: Settings) -> Any:
-    build = _sklearn(PolynomialCountSketch, degree=POLYNOMIAL_DEGREE, coef0=1)
-    return build(replace(settings, gamma=TAYLOR * settings.gamma))
+def _cost(fixed: float, per: float) -> Seconds:
+    """Seconds: a constant, and so many for every 10^9 products in n rows of s features."""
+    return lambda n, d, s: fixed + per * n * s * s / 1e9 + 5e-10 * n * d * s
+
+
+# Costs of a fit on two cores; maps that are not listed cost as much as the dearest.
+_COSTS = {
+    "fourier": (0.005, 0.05),
+    "nystrom": (0.03, 0.2),
+    "oblivious": (0.02, 0.08),
+    "row-norm": (0.05, 0.06),
+    "adaptive": (0.3, 0.1),
+}
+
+
+def _on_map(name: str) -> Method:
+    row = MAPS[name]
+    return Method(
+        name,
+        row.label,
+        row.description,
+        OnMap(name, 1.0 if row.gaussian else TAYLOR),
+        _cost(*_COSTS.get(name, (0.35, 0.25))),
+        has_features=True,
+        seeded=True,
+        needs_gamma=True,
+        gaussian=row.gaussian,
+        ours=True,
+    )
+
+
+def _sklearn_map(name: str, label: str, description: str, build: Build, gaussian: bool) -> Method:
+    return Method(
+        name, label, description, build, _cost(0.02, 0.25), has_features=True, seeded=True,
+        needs_gamma=True, gaussian=gaussian,
+    )  # fmt: skip
 
 
 _ROWS = (
-    *(_ours(name) for name in maps.METHODS if name not in ("auto", "tensor-sketch")),
-    _ours("tensor-sketch", TAYLOR, degree=POLYNOMIAL_DEGREE),
     Method(
-        "sklearn-rbfsampler", "RBFSampler", "scikit-learn's Fourier features", _sklearn(RBFSampler)
+        "linear", "Linear", "ridge or logistic regression on the inputs, no kernel",
+        plain_linear, lambda n, d, s: 0.01 + 2e-9 * n * d * d,
     ),
-    Method("sklearn-nystroem", "Nystroem", "scikit-learn's uniform landmarks", _sklearn(Nystroem)),
     Method(
-        "sklearn-polynomialcountsketch",
-        "CountSketch",
-        "scikit-learn's sketch of a polynomial kernel",
-        _count_sketch,
-        gaussian=False,
+        "boosting", "Boosting", "scikit-learn's gradient boosted trees, 100 of them",
+        Sklearn(HistGradientBoostingRegressor, HistGradientBoostingClassifier,
+                ("random_state", "categorical_features")),
+        lambda n, d, s: 0.5 + 4e-7 * n * d, columns=True, tree=True,
     ),
-    Method("linear", "Linear", "ridge on the inputs, no kernel", _linear, has_features=False),
     Method(
-        "exact",
-        "Exact",
-        f"exact kernel ridge, up to {EXACT_MAX_ROWS:,} training rows",
-        _exact,
-        has_features=False,
-        max_rows=EXACT_MAX_ROWS,
+        "exact", "Exact", f"exact kernel ridge, up to {EXACT_MAX_ROWS:,} training rows",
+        exact, lambda n, d, s: 0.02 + 8e-11 * n**3, max_rows=EXACT_MAX_ROWS,
+        needs_gamma=True, ours=True,
     ),
-)
+    *(_on_map(name) for name in MAPS if name != "auto"),
+    # The learned kernel comes in here: it needs no other line.
+    Method(
+        "default", "Default", "KernelRidgeCV() as it is, nothing set", default,
+        lambda n, d, s: 2.0 + 3e-4 * n, seeded=False, ours=True,
+    ),
+    _sklearn_map("sklearn-rbfsampler", "RBFSampler", "scikit-learn's Fourier features",
+                 OnSklearnMap(RBFSampler), True),
+    _sklearn_map("sklearn-nystroem", "Nystroem", "scikit-learn's uniform landmarks",
+                 OnSklearnMap(Nystroem), True),
+    _sklearn_map(
+        "sklearn-polynomialcountsketch", "CountSketch",
+        "scikit-learn's sketch of a polynomial kernel of degree 3",
+        OnSklearnMap(PolynomialCountSketch, TAYLOR, {"degree": POLYNOMIAL_DEGREE, "coef0": 1}),
+        False,
+    ),
+    Method(
+        "neighbours", "Neighbours", "scikit-learn's five nearest neighbours",
+        Sklearn(KNeighborsRegressor, KNeighborsClassifier, ("n_jobs",)),
+        lambda n, d, s: 0.1 + 1e-9 * n * n * d,
+    ),
+    Method(
+        "extra-trees", "ExtraTrees", "scikit-learn's extremely randomised trees, 100 of them",
+        Sklearn(ExtraTreesRegressor, ExtraTreesClassifier, ("random_state", "n_jobs")),
+        lambda n, d, s: 0.3 + 1e-6 * n * d, columns=True, tree=True,
+    ),
+    Method(
+        "lightgbm", "LightGBM", "gradient boosted trees of the package lightgbm",
+        peers.lightgbm, lambda n, d, s: 3.0, columns=True, tree=True, requires="lightgbm",
+    ),
+    Method(
+        "ebm", "EBM", "explainable boosting machine of the package interpret",
+        peers.ebm, lambda n, d, s: 30.0, columns=True, tree=True, requires="interpret",
+    ),
+    Method(
+        "xrfm", "xRFM", "trees of recursive feature machines of the package xrfm",
+        peers.XRFM, lambda n, d, s: 20.0, requires="xrfm",
+    ),
+    Method(
+        "xgpr", "xGPR", "Gaussian process on Fourier features of the package xGPR",
+        peers.XGPR, lambda n, d, s: 20.0, requires="xGPR",
+    ),
+)  # fmt: skip
 METHODS = {method.name: method for method in _ROWS}
 PAPER_METHODS = ("fourier", "nystrom", "oblivious", "row-norm", "adaptive")
+DEFAULT_METHODS = ("linear", "boosting", "exact", "fourier", "nystrom", "row-norm", "adaptive")
+PEERS = (
+    "lightgbm", "ebm", "xrfm", "xgpr", "extra-trees", "neighbours", "sklearn-rbfsampler",
+    "sklearn-nystroem",
+)  # fmt: skip
 
 
 def find_method(name: str) -> Method:
@@ -196,5 +424,5 @@ def find_method(name: str) -> Method:
     'random Fourier features'
     """
     if name not in METHODS:
-        raise ValueError(maps.unknown_method(name, METHODS))
+        raise ValueError(unknown_method(name, METHODS))
     return METHODS[name]

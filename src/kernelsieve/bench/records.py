@@ -27,9 +27,12 @@ class Setup:
     dataset : str
     conditions : str
         A key of what must not change when a run is resumed: data, versions, threads.
-    n_train, n_test, n_inputs : int
+    task : "regression" or "classification"
+    metric : str
+        What methods are compared by: "rmse", "auc_loss" or "log_loss".
+    n_train, n_validation, n_test, n_inputs : int
     gamma, alpha : float
-        Chosen by cross-validation; the same for every method.
+        Chosen by cross-validation on the training rows; the same for every kernel method.
     float_type : str
     n_threads : int
     statistical_dimension : float
@@ -45,7 +48,10 @@ class Setup:
     kind: ClassVar[str] = "setup"
     dataset: str
     conditions: str
+    task: str
+    metric: str
     n_train: int
+    n_validation: int
     n_test: int
     n_inputs: int
     gamma: float
@@ -69,20 +75,20 @@ class Result:
     n_components : int or None
         s; None for methods without features.
     seed : int
-    error : float
-        RMSE on the test rows.
-    fit_seconds, predict_seconds : float
+    failure : str or None
+        Why there is no result; then all numbers below are None.
+    error, validation : float or None
+        On the test rows, and on the validation rows, which choose s.
+    scores : dict
+        RMSE and R2, or accuracy, log loss and 1 - AUC, on the test rows.
+    fit_seconds, predict_seconds : float or None
         Wall time of all training (features and regression), and of predicting the test rows.
-    seconds : float
-        Wall time of everything: also the warm-up before a method's first fit, and epsilon.
+    processor_seconds : float or None
+        Processor time of training, of all threads together.
     peak_bytes : int or None
-        How much memory training took above what was held before; None if the system does not tell.
+        How much memory training took above what was held before, at the first seed.
     epsilon : float or None
-        Spectral epsilon on a sample of training rows; None where it means nothing.
-    n_threads : int
-    gamma, alpha : float
-    environment : dict
-        Versions and machine.
+        Spectral epsilon on a sample of training rows, at the first seed.
     """
 
     kind: ClassVar[str] = "run"
@@ -91,16 +97,15 @@ class Result:
     method: str
     n_components: int | None
     seed: int
-    error: float
-    fit_seconds: float
-    predict_seconds: float
-    seconds: float
-    peak_bytes: int | None
-    epsilon: float | None
-    n_threads: int
-    gamma: float
-    alpha: float
-    environment: dict[str, Any]
+    failure: str | None = None
+    error: float | None = None
+    validation: float | None = None
+    scores: dict[str, float] | None = None
+    fit_seconds: float | None = None
+    processor_seconds: float | None = None
+    predict_seconds: float | None = None
+    peak_bytes: int | None = None
+    epsilon: float | None = None
 
 
 Record = Setup | Result
@@ -120,7 +125,7 @@ def from_json(line: str) -> Record:
 
 
 class Store:
-    """The records in a file, which grows line by line: a killed run goes on where it stopped.
+    """The records in a file, which grows line by line: an interrupted run resumes.
 
     Parameters
     ----------
@@ -142,8 +147,8 @@ class Store:
                 self.records.append(from_json(line))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise RecordError(
-                    f"{self.path}, line {number} is no record of this version ({error!r}): choose "
-                    "another --out, or measure anew with --fresh"
+                    f"{self.path}, line {number} is not a record of this version ({error!r}): "
+                    "choose another --out, or measure again with --fresh"
                 ) from error
         if cut_off:
             os.truncate(self.path, self.path.stat().st_size - len(cut_off.encode()))
@@ -163,16 +168,19 @@ class Store:
 class Summary:
     """One method at one s over the seeds.
 
-    ``error`` and ``epsilon`` are means, ``spread`` is the standard deviation of the error, and
-    ``fit_seconds`` the median: one interruption by the machine should not move it.
+    ``error``, ``validation`` and ``scores`` are means, ``spread`` is the standard deviation of the
+    error, and ``fit_seconds`` the median: one interruption by the machine should not move it.
     """
 
     dataset: str
     method: str
     n_components: int | None
     error: float
+    validation: float
     spread: float
+    scores: dict[str, float]
     fit_seconds: float
+    predict_seconds: float
     peak_bytes: int | None
     epsilon: float | None
     n_seeds: int
@@ -188,35 +196,35 @@ def summarise(results: Iterable[Result], methods: Sequence[str] = ()) -> list[Su
     order = {name: rank for rank, name in enumerate(methods)}
     groups: dict[tuple[int, int], list[Result]] = {}
     for result in results:
-        method = order.setdefault(result.method, len(order))
-        groups.setdefault((method, result.n_components or 0), []).append(result)
+        if result.failure is None:
+            method = order.setdefault(result.method, len(order))
+            groups.setdefault((method, result.n_components or 0), []).append(result)
     return [_summary(groups[key]) for key in sorted(groups)]
 
 
 def _summary(runs: list[Result]) -> Summary:
-    errors = [run.error for run in runs]
+    def mean(values: Iterable[float | None]) -> float:
+        return statistics.fmean(value for value in values if value is not None)
+
+    errors = [run.error for run in runs if run.error is not None]
     peaks = [run.peak_bytes for run in runs if run.peak_bytes is not None]
     epsilons = [run.epsilon for run in runs if run.epsilon is not None]
     return Summary(
         dataset=runs[0].dataset,
         method=runs[0].method,
         n_components=runs[0].n_components,
-        error=statistics.fmean(errors),
+        error=mean(errors),
+        validation=mean(run.validation for run in runs),
         spread=statistics.stdev(errors) if len(errors) > 1 else 0.0,
-        fit_seconds=statistics.median(run.fit_seconds for run in runs),
+        scores={
+            name: mean((r.scores or {}).get(name) for r in runs) for name in runs[0].scores or ()
+        },
+        fit_seconds=statistics.median(run.fit_seconds or 0.0 for run in runs),
+        predict_seconds=statistics.median(run.predict_seconds or 0.0 for run in runs),
         peak_bytes=max(peaks, default=None),
-        epsilon=statistics.fmean(epsilons) if len(epsilons) == len(runs) else None,
+        epsilon=epsilons[0] if epsilons else None,
         n_seeds=len(runs),
     )
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Why a method got no more features than ``n_components``: "no gain", "limit" or "budget"."""
-
-    method: str
-    n_components: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -225,11 +233,11 @@ class Comparison:
 
     setup: Setup
     rows: tuple[Summary, ...]
-    stops: tuple[Stop, ...]
+    failures: tuple[Result, ...] = ()
 
     @property
     def methods(self) -> list[str]:
-        """In the order of the table."""
+        """Those with results, in the order of the table."""
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def of(self, method: str) -> list[Summary]:
@@ -237,20 +245,20 @@ class Comparison:
         return [row for row in self.rows if row.method == method]
 
     def chosen(self, method: str) -> Summary | None:
-        """The smallest s beyond which more features do not lower the error noticeably."""
+        """The smallest s whose error on the validation rows is within 1 % of the lowest.
+
+        The test rows have no part in it.
+        """
         rows = self.of(method)
         if not rows:
             return None
-        best = min(row.error for row in rows)
-        return next(row for row in rows if row.error <= best * (1.0 + NEGLIGIBLE))
+        best = min(row.validation for row in rows)
+        return next(row for row in rows if row.validation <= best * (1.0 + NEGLIGIBLE))
 
-    def cut_short(self, method: str) -> bool:
-        """Whether the error was still falling when the limit or the budget was reached."""
+    def still_falling(self, method: str) -> bool:
+        """Whether the validation error was still falling at the largest s."""
         rows = self.of(method)
-        reason = next((stop.reason for stop in self.stops if stop.method == method), "")
-        # At the only s that was asked for nothing is known of more.
-        stopped = reason == "budget" or (reason == "limit" and len(rows) > 1)
-        return stopped and self.chosen(method) is rows[-1]
+        return len(rows) > 1 and self.chosen(method) is rows[-1]
 
     def reaching(self, method: str, error: float) -> Summary | None:
         """The smallest s at which a method's mean error is no higher than ``error``."""
@@ -270,4 +278,4 @@ class Comparison:
     @property
     def n_seeds(self) -> int:
         """Of the row with most."""
-        return max(row.n_seeds for row in self.rows)
+        return max((row.n_seeds for row in self.rows), default=0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
+from kernelsieve._progress import duration
 from kernelsieve.bench import plots, table, words
 from kernelsieve.bench.methods import METHODS
 from kernelsieve.bench.paper import CITATION, PUBLISHED
@@ -18,16 +20,39 @@ CAPTIONS = {
     "epsilon against s": "Spectral epsilon against features",
     "spectrum": "Eigenvalues of the kernel matrix",
 }
+ALT_CRITICAL = "Methods by their mean rank; bars join those that cannot be told apart"
+ALT = "Test error of every method against the number of features, and against training time"
 NO_PICTURES = "<p>Pictures need matplotlib: <code>pip install 'kernelsieve[plot]'</code>.</p>"
 
 
-def html(comparisons: Sequence[Comparison], *, pictures: bool = True) -> str:
-    """The page."""
-    style = files("kernelsieve.bench").joinpath("report.css").read_text(encoding="utf-8")
+def html(
+    comparisons: Sequence[Comparison],
+    *,
+    left_out: Sequence[str] = (),
+    png: bytes | None = None,
+    pictures: bool = True,
+) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+    left_out : sequence of str
+        Sentences on what was not measured.
+    png : bytes, optional
+        The picture of all datasets together.
+    pictures : bool, default True
+        Whether to draw the panels of every dataset, which needs matplotlib.
+
+    Returns
+    -------
+    str
+    """
+    picture = "" if png is None else b64encode(png).decode()
     names = ", ".join(c.setup.dataset for c in comparisons)
     body = "\n".join(
         [
-            *_head(comparisons),
+            *_head(comparisons, left_out, picture),
             *_paper_table(comparisons),
             *_reaching(comparisons),
             *(part for i, c in enumerate(comparisons) for part in _dataset(c, i, pictures)),
@@ -35,17 +60,25 @@ def html(comparisons: Sequence[Comparison], *, pictures: bool = True) -> str:
             *_measured(comparisons[0].setup.environment),
         ]
     )
+    return document(f"kernelsieve bench: {names}", body)
+
+
+def document(title: str, body: str) -> str:
+    """A page with its style inside."""
+    style = files("kernelsieve.bench").joinpath("report.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="icon" href="data:,">\n'  # or the browser would ask for favicon.ico
-        f"<title>kernelsieve bench: {escape(names)}</title>\n"
+        f"<title>{escape(title)}</title>\n"
         f"<style>\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
-def _head(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    yield "<h1>Kernel ridge regression with approximate kernels</h1>"
+def _head(
+    comparisons: Sequence[Comparison], left_out: Sequence[str], picture: str
+) -> Iterator[str]:
+    yield "<h1>Comparison of methods</h1>"
     yield '<p class="soft">Made by <code>kernelsieve bench</code>.</p>'
     links = (
         f'<a href="#dataset-{i}">{escape(c.setup.dataset)}</a>' for i, c in enumerate(comparisons)
@@ -56,6 +89,10 @@ def _head(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for comparison in comparisons:
         yield f"<li>{_in_short(comparison)}</li>"
     yield "</ul>"
+    for line in left_out:
+        yield f'<p class="small soft">{escape(line)}</p>'
+    if picture:
+        yield f'<img class="summary" alt="{ALT}" src="data:image/png;base64,{picture}">'
 
 
 def _in_short(comparison: Comparison) -> str:
@@ -91,8 +128,8 @@ def _paper_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from (_paper_cell(c, method) for c in comparisons)
         yield "</tr>"
     yield "</tbody></table></div>"
-    yield f'<p class="small soft">{escape(words.REMARKS)}</p>'
-    if any((c.setup.dataset, m) in PUBLISHED for c in comparisons for m in c.methods):
+    yield f'<p class="small soft">{escape(words.remarks(comparisons))}</p>'
+    if words.has_paper(comparisons):
         yield f'<p class="small soft">Paper: {escape(CITATION)}, Table 1.</p>'
 
 
@@ -101,7 +138,7 @@ def _paper_cell(comparison: Comparison, method: str) -> str:
     if row is None:
         return "<td>-</td>"
     error = escape(words.error(row, words.decimals(comparison.rows)))
-    rest = (words.duration(row.fit_seconds), words.features(comparison, row))
+    rest = (duration(row.fit_seconds), words.features(comparison, row))
     ours = f"<b>{error}</b><br>{escape(', '.join(filter(None, rest)))}"
     published = PUBLISHED.get((comparison.setup.dataset, method))
     theirs = (
@@ -122,7 +159,8 @@ def _reaching(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for c in reach:
         assert c.fourier_best is not None
         error = f"{c.fourier_best.error:.{words.decimals(c.rows)}f}"
-        yield f"<th>{escape(c.setup.dataset)}<small>RMSE {error}</small></th>"
+        name = f"{words.metric(c.setup)} {error}"
+        yield f"<th>{escape(c.setup.dataset)}<small>{name}</small></th>"
     yield "</tr></thead><tbody>"
     for method in table.methods_of(reach):
         if METHODS[method].has_features:
@@ -140,12 +178,9 @@ def _dataset(comparison: Comparison, number: int, pictures: bool) -> Iterator[st
     else:
         yield NO_PICTURES
     yield "<h3>Every number</h3>"
-    header = (
-        '<th>method</th><th class="number">s</th><th class="number">RMSE</th>'
-        '<th class="number">training</th><th class="number">peak memory</th>'
-        '<th class="number">epsilon</th>'
-    )
-    yield f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>'
+    cells = "".join(f'<th class="number">{n}</th>' for n in table.detail_columns(comparison))
+    yield '<div class="scroll"><table><thead><tr>'
+    yield f"<th>method</th>{cells}</tr></thead><tbody>"
     shown = ""
     for first, *numbers in table.details(comparison):
         cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in numbers)
@@ -153,6 +188,8 @@ def _dataset(comparison: Comparison, number: int, pictures: bool) -> Iterator[st
         yield f'<tr><th scope="row">{label}</th>{cells}</tr>'
         shown = first
     yield "</tbody></table></div>"
+    for line in words.failures(comparison):
+        yield f'<p class="small soft">{escape(line)}</p>'
 
 
 def _pictures(comparison: Comparison, number: int) -> Iterator[str]:
@@ -160,7 +197,7 @@ def _pictures(comparison: Comparison, number: int) -> Iterator[str]:
     entries = (f"<li>{_swatch(look[m])}{escape(words.label(m))}</li>" for m in comparison.methods)
     yield f'<ul class="legend">{"".join(entries)}</ul>'
     yield '<div class="charts">'
-    for i, (title, panel) in enumerate(plots.PANELS):
+    for i, (title, panel) in enumerate(plots.panels(comparison)):
         picture = plots.svg(panel, comparison, f"p{number}-{i}")
         name = escape(f"{comparison.setup.dataset}: {title}")
         picture = picture.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
@@ -200,11 +237,11 @@ def _measured(facts: dict[str, Any]) -> Iterator[str]:
     yield '<h2 id="measured">How it was measured</h2>'
     yield f"<p>{escape(words.FAIRNESS)}</p>"
     yield (
-        "<p>Inputs are standardised on the training rows and cut at 8 standard deviations; a "
-        "quarter of the rows is for testing. Training time is that of features and regression "
-        "together. Spectral epsilon is that of at most 600 training rows, the spectrum and the "
-        "statistical dimension s_alpha are those of at most 2,000, with alpha scaled to their "
-        "number.</p>"
+        "<p>A quarter of the rows is for testing; 15 % are validation rows, which choose s. "
+        "Numbers are standardised on the training rows and cut at 8 standard deviations. Training "
+        "time is that of features and regression together. Spectral epsilon (at the first seed), "
+        "the spectrum and the statistical dimension s_alpha are those of at most 600 training "
+        "rows, with alpha scaled to their number.</p>"
     )
     versions = ", ".join(
         f"{name} {facts[name]}"

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kernelsieve._progress import duration
 from kernelsieve.bench import words
 from kernelsieve.bench.paper import CITATION, PUBLISHED
 from kernelsieve.bench.records import Comparison, Summary
@@ -32,7 +33,10 @@ class Terminal:
             yield Text("Features and time to reach Fourier's lowest error", style="bold")
             yield reaching_table(group)
             yield Text()
-        yield Padding(Text(words.REMARKS, style="dim"), (0, 0, 1, 0))
+        for comparison in self.comparisons:
+            for line in words.failures(comparison):
+                yield Text(f"{comparison.setup.dataset}: {line}", style="yellow")
+        yield Padding(Text(words.remarks(self.comparisons), style="dim"), (0, 0, 1, 0))
 
 
 def grouped(
@@ -75,7 +79,7 @@ def _lines(
     ours = ("-", "")
     if row is not None:
         digits = words.decimals(comparison.rows)
-        rest = (words.duration(row.fit_seconds), words.features(comparison, row))
+        rest = (duration(row.fit_seconds), words.features(comparison, row))
         ours = words.error(row, digits, plus_minus), " ".join(filter(None, rest))
     theirs = ("", "")
     if published is not None:
@@ -134,7 +138,7 @@ def reaching(comparison: Comparison, method: str) -> str:
     row = comparison.reaching(method, best.error) if best is not None else None
     if row is None or row.n_components is None:
         return "not reached"
-    return f"s={row.n_components}, {words.duration(row.fit_seconds)}"
+    return f"s={row.n_components}, {duration(row.fit_seconds)}"
 
 
 # --- Markdown -----------------------------------------------------------------------------------
@@ -143,11 +147,12 @@ def reaching(comparison: Comparison, method: str) -> str:
 def markdown(comparisons: Sequence[Comparison]) -> str:
     """table.md: the paper's table, what it takes to reach Fourier, equal s, and every number."""
     parts = [
-        "# Kernel ridge regression with approximate kernels",
+        "# Comparison of methods",
         _paper_layout(comparisons),
-        f"{words.REMARKS} {words.FAIRNESS}",
-        f"Paper: {CITATION}.",
+        f"{words.remarks(comparisons)} {words.FAIRNESS}",
     ]
+    if words.has_paper(comparisons):
+        parts.append(f"Paper: {CITATION}.")
     reach = [c for c in comparisons if c.fourier_best is not None and len(c.methods) > 1]
     if reach:
         parts += ["## Features and time to reach Fourier's lowest error", _reach_layout(reach)]
@@ -163,7 +168,7 @@ def _pipes(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 
 
 def _paper_layout(comparisons: Sequence[Comparison]) -> str:
-    has_paper = any((c.setup.dataset, m) in PUBLISHED for c in comparisons for m in c.methods)
+    has_paper = words.has_paper(comparisons)
     header = ["", *(f"{c.setup.dataset} ({words.sizes(c.setup)})" for c in comparisons)]
     rows = []
     for method in methods_of(comparisons):
@@ -226,22 +231,35 @@ def error_ratio(row: Summary, fourier: Summary) -> tuple[float, float]:
 
 
 def _details(comparison: Comparison) -> str:
-    header = ["method", "s", "RMSE", "training", "peak memory", "epsilon"]
+    header = ["method", *detail_columns(comparison)]
     table = _pipes(header, [list(cells) for cells in details(comparison)])
+    lines = [f"- {line}" for line in words.failures(comparison)]
+    if lines:
+        table += "\n\nWithout a result:\n\n" + "\n".join(lines)
     return (
         f"{words.conditions(comparison)[0].upper()}{words.conditions(comparison)[1:]}.\n\n{table}"
     )
 
 
+def detail_columns(comparison: Comparison) -> list[str]:
+    """What :func:`details` has after the method."""
+    extra = ["accuracy"] if comparison.setup.task == "classification" else []
+    errors = [words.metric(comparison.setup), *extra]
+    return ["s", *errors, "training", "prediction", "peak memory", "epsilon"]
+
+
 def details(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """Every row of a comparison as texts."""
     digits = words.decimals(comparison.rows)
+    classes = comparison.setup.task == "classification"
     for row in comparison.rows:
         yield (
             words.label(row.method),
             "-" if row.n_components is None else str(row.n_components),
             words.error(row, digits),
-            words.duration(row.fit_seconds),
+            *([f"{row.scores['accuracy']:.4f}"] if classes else []),
+            duration(row.fit_seconds),
+            duration(row.predict_seconds),
             words.size(row.peak_bytes),
             words.number(row.epsilon),
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kernelsieve._progress import duration as duration
 from kernelsieve.bench.methods import METHODS
+from kernelsieve.bench.metrics import NAMES
+from kernelsieve.bench.paper import PUBLISHED
 from kernelsieve.bench.records import NEGLIGIBLE, Comparison, Setup, Summary
 
 
@@ -55,12 +56,23 @@ def features(comparison: Comparison, row: Summary) -> str:
     """s=500, with a + if the error was still falling there; nothing for a method without s."""
     if row.n_components is None:
         return ""
-    return f"s={row.n_components}" + ("+" if comparison.cut_short(row.method) else "")
+    return f"s={row.n_components}" + ("+" if comparison.still_falling(row.method) else "")
 
 
 def label(method: str) -> str:
     """What a method is called in tables."""
     return METHODS[method].label if method in METHODS else method
+
+
+def metric(setup: Setup) -> str:
+    """What the errors of a dataset are.
+
+    Examples
+    --------
+    >>> sorted(NAMES.values())
+    ['1 - AUC', 'RMSE', 'log loss']
+    """
+    return NAMES[setup.metric]
 
 
 def plural(count: int, noun: str) -> str:
@@ -70,27 +82,53 @@ def plural(count: int, noun: str) -> str:
 
 def sizes(setup: Setup) -> str:
     """Rows and columns of a dataset, as in the paper's table."""
-    return f"n={setup.n_train + setup.n_test:,} d={setup.n_inputs:,}"
+    rows = setup.n_train + setup.n_validation + setup.n_test
+    return f"n={rows:,} d={setup.n_inputs:,}"
 
 
 def conditions(comparison: Comparison) -> str:
     """What all methods had in common on a dataset."""
     setup = comparison.setup
     return (
-        f"{setup.n_train:,} training and {setup.n_test:,} test rows, gamma {setup.gamma:.2g}, "
+        f"{metric(setup)} on {setup.n_test:,} test rows; {setup.n_train:,} training rows, "
+        f"{setup.n_validation:,} validation rows, gamma {setup.gamma:.2g}, "
         f"alpha {setup.alpha:.2g}, s_alpha {setup.statistical_dimension:.0f}, {setup.float_type}, "
         f"{plural(setup.n_threads, 'thread')}, {plural(comparison.n_seeds, 'seed')}"
     )
 
 
-REMARKS = (
-    "RMSE on the test rows (mean ± standard deviation over the seeds), total training time "
-    "(features and regression, median), and the smallest number of features s beyond which the "
-    f"error falls by less than {NEGLIGIBLE:.0%}; + means that it was still falling when the limit "
-    "or the budget was reached."
-)
+def failures(comparison: Comparison) -> list[str]:
+    """One line for each method and reason."""
+    found: dict[str, list[str]] = {}
+    for result in comparison.failures:
+        where = f"s={result.n_components}" if result.n_components else ""
+        places = found.setdefault(f"{label(result.method)}: {result.failure}", [])
+        if where and where not in places:
+            places.append(where)
+    return [f"{text} ({', '.join(places)})" if places else text for text, places in found.items()]
+
+
+def has_paper(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the paper has numbers for any of these."""
+    return any((c.setup.dataset, m) in PUBLISHED for c in comparisons for m in c.methods)
+
+
+def remarks(comparisons: Sequence[Comparison]) -> str:
+    """What the numbers in the table are."""
+    names = list(dict.fromkeys(metric(c.setup) for c in comparisons))
+    return (
+        f"{', '.join(names)} on the test rows (mean ± standard deviation over the seeds), "
+        "training time (features and regression, median), and the number of features s, chosen on "
+        f"validation rows: the smallest s within {NEGLIGIBLE:.0%} of the lowest error there. "
+        "A + means that the error was still falling at the largest s."
+    )
+
+
 FAIRNESS = (
-    "Every method gets the same split, gamma, alpha (chosen by cross-validation on Fourier "
-    "features) and number of threads. At each s methods and seeds take turns in shuffled order. A "
-    "small fit of each method comes first and is not counted."
+    "Every method gets the same training, validation and test rows and the same number of threads. "
+    "Kernel methods share one gamma and one alpha, chosen by leave-one-out error of Fourier "
+    "features on the training rows. Trees get the columns as they come, with missing values and "
+    "categories; all others get scaled numbers and 0/1 columns. Peers have their own defaults. At "
+    "each s methods and seeds take turns in shuffled order. A small fit of each method comes first "
+    "and is not counted."
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +12,21 @@ import typer
 
 from kernelsieve._files import write_text
 from kernelsieve._progress import duration
-from kernelsieve.cli._common import app, folder, hush, integers, print_json, user_errors, words
+from kernelsieve.cli._common import (
+    UserError,
+    app,
+    folder,
+    hush,
+    integers,
+    print_json,
+    user_errors,
+    words,
+)
 
 if TYPE_CHECKING:
-    from kernelsieve.bench import Comparison, Plan, Store
+    from kernelsieve.bench import Comparison, Plan, Run, Store
+    from kernelsieve.bench.isolated import Limits
+    from kernelsieve.bench.scoreboard import ScoreboardPlan
 
 NO_PICTURE = "not drawn: pip install 'kernelsieve[plot]'"
 
@@ -24,33 +37,43 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="DATASET",
-            help="Names from 'kernelsieve datasets', or CSV files.",
-            show_default="diabetes friedman product onehot",
+            help="Names from 'kernelsieve datasets', or files; for --suite tables also folders.",
+            show_default="diabetes friedman product onehot digits",
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="'paper': the data and methods of the paper. 'tables': a scoreboard of tables.",
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="What to predict in a CSV file.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What to predict in a file; for several tables TABLE=COLUMN,TABLE=COLUMN.",
+        ),
     ] = None,
-    drop: Annotated[
-        str, typer.Option(metavar="A,B", help="Columns of a CSV file to leave out.")
-    ] = "",
+    drop: Annotated[str, typer.Option(metavar="A,B", help="Columns of a file to leave out.")] = "",
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
             help="Methods to compare, or 'all'.",
-            show_default="fourier,nystrom,oblivious,row-norm,adaptive",
+            show_default="linear,boosting,exact,fourier,nystrom,row-norm,adaptive",
         ),
     ] = None,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Other packages, too, where they are installed.")
+    ] = False,
     features: Annotated[
         str | None,
         typer.Option(
-            metavar="S,S",
-            help="Numbers of features s.",
-            show_default="doubled until the error stops improving",
+            metavar="S,S", help="Numbers of features s.", show_default="125,250,500,1000,..."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions.")] = 5,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions, or splits of tables.")] = 3,
     threads: Annotated[
         int | None,
         typer.Option(metavar="N", help="Threads, the same for all.", show_default="all cores"),
@@ -59,65 +82,90 @@ def bench(
         float | None,
         typer.Option(
             metavar="MINUTES",
-            help="The largest s are left out if it takes longer.",
-            show_default="20, for the built-in data 2",
+            help="Sizes and datasets that would take longer are left out.",
+            show_default="20, for the built-in data 1",
         ),
     ] = None,
+    limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time limit of a fit in its own process.")
+    ] = 180.0,
+    memory: Annotated[
+        float, typer.Option(metavar="GIB", help="Memory limit of a fit in its own process.")
+    ] = 8.0,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
         "bench-results"
     ),
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure anew what the folder has already.")
+        bool, typer.Option("--fresh", help="Measure again what the folder already has.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the tables only.")] = False,
 ) -> None:
     """Compare methods: test error, training time and number of features.
 
-    The protocol of the paper: inputs are standardised, one gamma and one
-    alpha, chosen by cross-validation on Fourier features, serve every method,
-    and s doubles until the error stops improving. Training time counts
-    features and regression. Interrupted runs resume.
+    All methods see the same rows. Kernel methods share one gamma and one
+    alpha, chosen on the training rows; the number of features s is chosen on
+    validation rows. Training time counts features and regression. Interrupted
+    runs resume.
 
     [bold]Examples[/bold]
 
     kernelsieve bench
-    kernelsieve bench prices.csv --target price --drop name
+    kernelsieve bench prices.csv --target price --drop name --peers
     kernelsieve bench friedman --methods exact,fourier --features 100,200
-    KERNELSIEVE_DATA=~/data kernelsieve bench wine insurance --out paper
+    kernelsieve bench --suite paper
+    kernelsieve bench --suite tables FOLDER wine --target a=price,b=y --peers
     """
-    from kernelsieve.bench import METHODS, PAPER_METHODS, Plan, Store
+    from kernelsieve.bench import METHODS, PAPER_METHODS, PEERS, Plan, Store
+    from kernelsieve.bench.isolated import Limits
+    from kernelsieve.bench.methods import DEFAULT_METHODS
     from kernelsieve.bench.records import RecordError
-    from kernelsieve.bench.runner import BUILT_IN, PlanError, check_data
+    from kernelsieve.bench.runner import check_data
+    from kernelsieve.bench.schedule import BUILT_IN, PAPER_SUITE, PlanError
     from kernelsieve.datasets import DatasetError
+    from kernelsieve.tables import TableError
 
     start = perf_counter()
-    chosen = PAPER_METHODS if methods is None else tuple(words(methods))
-    with user_errors(PlanError, RecordError, DatasetError, FileNotFoundError):
+    if suite not in (None, "paper", "tables"):
+        raise UserError(f"--suite {suite}: the suites are 'paper' and 'tables'")
+    usual = PAPER_METHODS if suite == "paper" else DEFAULT_METHODS
+    chosen = usual if methods is None else tuple(words(methods))
+    chosen = tuple(METHODS) if chosen == ("all",) else chosen
+    chosen += tuple(name for name in PEERS if peers and name not in chosen)
+    limits = Limits(limit, int(memory * 2**30))
+    with user_errors(PlanError, RecordError, DatasetError, TableError, FileNotFoundError):
+        path = folder(out) / ("scoreboard.jsonl" if suite == "tables" else "results.jsonl")
+        if suite == "tables":
+            board = _scoreboard_plan(dataset, target, drop, chosen, seeds, threads, limits)
+            _scoreboard(board, path, fresh, json, quiet)
+            return
         plan = Plan(
-            datasets=tuple(dataset or BUILT_IN),
-            methods=tuple(METHODS) if chosen == ("all",) else chosen,
+            datasets=tuple(dataset or (PAPER_SUITE if suite == "paper" else BUILT_IN)),
+            methods=chosen,
             n_components=None if features is None else tuple(integers(features, "--features")),
             n_seeds=seeds,
             n_threads=threads,
-            budget_minutes=budget if budget is not None else 20.0 if dataset else 1.8,
+            budget_minutes=budget if budget is not None else 20.0 if dataset or suite else 1.0,
             target=target,
             drop=tuple(words(drop)),
+            limits=limits,
         )
         check_data(plan, progress=not (quiet or json))  # before earlier results are touched
-        path = folder(out) / "results.jsonl"
         if fresh:
             path.unlink(missing_ok=True)
         store = Store(path)
         known = len(store.records)
-        comparisons = _run(plan, store, quiet or json)
-    has_pictures = _write(comparisons, out)
+        found = _run(plan, store, quiet or json)
+    has_pictures = _write(found, out)
     if json:
-        print_json(_plain(comparisons))
+        print_json(_plain(found.comparisons))
         return
-    _print_tables(comparisons)
+    _print_tables(found.comparisons)
+    for line in () if quiet else found.left_out:
+        typer.echo(line)
     if not quiet:
-        _print_files(out, has_pictures, perf_counter() - start, len(store.records) == known)
+        _print_files(out, has_pictures)
+        _print_times(found, perf_counter() - start, len(store.records) == known)
 
 
 @app.command("datasets")
@@ -153,49 +201,100 @@ def list_datasets() -> None:
     )
 
 
-def _run(plan: Plan, store: Store, silent: bool) -> list[Comparison]:
+def _run(plan: Plan, store: Store, silent: bool) -> Run:
     """Carry out the plan with a progress bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from kernelsieve.bench.runner import run, skipped
+    from kernelsieve.bench.runner import run
 
     if silent:
         hush()
-    console = Console(stderr=True, quiet=silent)
-    for line in skipped(plan):
-        console.print(f"Note: {line}", style="dim", highlight=False)
+    with progress_bar(silent) as report:
+        return run(plan, store, report)
+
+
+@contextmanager
+def progress_bar(silent: bool) -> Iterator[Any]:
+    """A bar on a terminal that somebody looks at."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    console.quiet = silent or not console.is_terminal  # no bar in a log
     columns = (
         TextColumn("{task.description:<44}"),
         BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    console.quiet = silent or not console.is_terminal  # no bar in a log
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
-
-        def report(step: str, done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total, description=step)
-
-        return run(plan, store, report)
+        yield lambda step, done, total: progress.update(
+            task, completed=done, total=total, description=step
+        )
 
 
-def _write(comparisons: list[Comparison], out: Path) -> bool:
+def _write(found: Run, out: Path) -> bool:
     """table.md, report.html and bench.png; False where matplotlib is missing for pictures."""
     from kernelsieve.bench import plots, report, table
 
-    write_text(out / "table.md", table.markdown(comparisons))
+    write_text(out / "table.md", table.markdown(found.comparisons))
+    png = None
     try:
-        plots.save(comparisons, out / "bench.png")
-        has_pictures = True
+        plots.save(found.comparisons, out / "bench.png")
+        png = (out / "bench.png").read_bytes()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        has_pictures = False
-    page = report.html(comparisons, pictures=has_pictures)
+    page = report.html(
+        found.comparisons, left_out=found.left_out, png=png, pictures=png is not None
+    )
     write_text(out / "report.html", page)
-    return has_pictures
+    return png is not None
+
+
+def _scoreboard_plan(
+    places: list[str] | None,
+    target: str | None,
+    drop: str,
+    methods: tuple[str, ...],
+    splits: int,
+    threads: int | None,
+    limits: Limits,
+) -> ScoreboardPlan:
+    from kernelsieve.bench.scoreboard import ScoreboardPlan, find_tables
+
+    if not places:
+        raise UserError("--suite tables needs a folder with tables, or names of datasets")
+    pairs = [word.rpartition("=") for word in words(target or "")]
+    tables, notes = find_tables(
+        places, {name or "*": column for name, _, column in pairs}, words(drop)
+    )
+    for note in notes:
+        typer.secho(f"Note: {note}", dim=True, err=True)
+    return ScoreboardPlan(tuple(tables), methods, n_splits=splits, n_threads=threads, limits=limits)
+
+
+def _scoreboard(plan: ScoreboardPlan, path: Path, fresh: bool, json: bool, quiet: bool) -> None:
+    """Run the scoreboard, write its files and print it."""
+    from rich.console import Console
+
+    from kernelsieve.bench import Store, scoreboard_report
+    from kernelsieve.bench.scoreboard import run_scoreboard
+
+    if fresh:
+        path.unlink(missing_ok=True)
+    with progress_bar(quiet or json) as report:
+        board = run_scoreboard(plan, Store(path), report)
+    out = path.parent
+    write_text(out / "scoreboard.md", scoreboard_report.markdown(board))
+    write_text(out / "scoreboard.html", scoreboard_report.html(board))
+    if json:
+        print_json(scoreboard_report.plain(board))
+        return
+    Console().print(scoreboard_report.terminal(board))
+    if not quiet:
+        typer.echo(f"Report:  {out / 'scoreboard.html'}")
+        typer.echo(f"Tables:  {out / 'scoreboard.md'}")
+        typer.echo(f"Records: {path}")
 
 
 def _plain(comparisons: list[Comparison]) -> list[dict[str, Any]]:
@@ -219,11 +318,18 @@ def _print_tables(comparisons: list[Comparison]) -> None:
     Console().print(Terminal(comparisons))
 
 
-def _print_files(out: Path, has_pictures: bool, seconds: float, nothing_new: bool) -> None:
+def _print_files(out: Path, has_pictures: bool) -> None:
     typer.echo(f"Report:  {out / 'report.html'}")
     typer.echo(f"Picture: {out / 'bench.png' if has_pictures else NO_PICTURE}")
     typer.echo(f"Tables:  {out / 'table.md'}")
     typer.echo(f"Records: {out / 'results.jsonl'}")
-    typer.echo(f"Took:    {duration(seconds)}")
+
+
+def _print_times(found: Run, seconds: float, nothing_new: bool) -> None:
     if nothing_new:
-        typer.echo("Nothing was measured: all of it was there; --fresh measures anew.")
+        typer.echo("Nothing was measured: all results were there. --fresh measures again.")
+        return
+    counted = seconds - found.compile_seconds
+    share = f"{found.fit_seconds / counted:.0%} of it in fits and predictions"
+    typer.echo(f"Took:    {duration(counted)}, {share}")
+    typer.echo(f"         and {duration(found.compile_seconds)} to warm up; compiling is done once")

@@ -1,0 +1,96 @@
+"""The scoreboard: the default model beside trees, kernel machines and a linear model, many tables.
+
+Every method has its own defaults and the same splits; one process for each fit, one thread, a limit
+of time and memory. Peers that are not installed are lines in the table. Interrupted runs resume.
+
+    python benchmarks/scoreboard.py FOLDER        # npz files with X, y and test_mask, CSV files
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from kernelsieve._files import write_text
+from kernelsieve.bench import PEERS, Store
+from kernelsieve.bench.isolated import Limits
+from kernelsieve.bench.methods import DEFAULT_METHODS
+from kernelsieve.bench.scoreboard import ScoreboardPlan, find_tables, run_scoreboard
+
+TARGETS = {
+    "diamonds": "price",
+    "taxis": "fare",
+    "titanic": "survived",
+    "penguins": "species",
+    "mpg": "mpg",
+}
+DROP = ("tip", "tolls", "total", "alive")  # they tell the target
+DATASETS = ("wine", "insurance", "forest", "uji")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?")
+    parser.add_argument("--data", nargs="*", default=list(DATASETS))
+    parser.add_argument("--methods", nargs="*", default=["default", *DEFAULT_METHODS, *PEERS])
+    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds for one fit")
+    parser.add_argument("--memory", type=float, default=6.0, help="GiB for one fit")
+    parser.add_argument("--records", type=Path, default=Path("bench-results/scoreboard.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    places = ([args.folder] if args.folder else []) + args.data
+    tables, notes = find_tables(places, TARGETS, DROP)
+    for note in notes:
+        print(note)
+    plan = ScoreboardPlan(
+        tuple(tables),
+        tuple(args.methods),
+        n_splits=args.splits,
+        max_rows=args.rows,
+        n_threads=args.threads,
+        limits=Limits(args.limit, int(args.memory * 2**30)),
+    )
+    args.records.parent.mkdir(parents=True, exist_ok=True)
+    board = run_scoreboard(
+        plan,
+        Store(args.records),
+        lambda step, done, total: print(f"{done}/{total} {step}", flush=True),
+    )
+    write(board, args)
+
+
+def write(board: object, args: argparse.Namespace) -> None:
+    """Every number as JSON, the scoreboard as Markdown and HTML."""
+    from kernelsieve.bench import scoreboard_report as report
+
+    content = {
+        "benchmark": "scoreboard",
+        "arguments": {"splits": args.splits, "rows": args.rows, "threads": args.threads,
+                      "limit": args.limit, "memory": args.memory},
+        "machine": board.setups[0].environment,
+        "critical_difference": board.critical_difference,
+        "lines": [asdict(line) for line in board.lines()],
+        "tables": [
+            {"table": s.dataset, "metric": s.metric, "n_train": s.n_train, "n_test": s.n_test,
+             "n_columns": s.n_inputs}
+            for s in board.setups
+        ],
+        "records": [
+            {"table": r.dataset, "method": r.method, "split": r.seed, "failure": r.failure,
+             "error": r.error, "scores": r.scores, "fit_seconds": r.fit_seconds,
+             "processor_seconds": r.processor_seconds, "peak_bytes": r.peak_bytes}
+            for r in board.results
+        ],
+    }  # fmt: skip
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_text(args.out / "scoreboard.json", json.dumps(content, indent=1) + "\n")
+    print(report.markdown(board))
+
+
+if __name__ == "__main__":
+    main()
