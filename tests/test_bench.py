@@ -597,7 +597,7 @@ def test_a_text_target_makes_classes(flats: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "reason"), [(None, "which column to predict"), ("prize", "no column 'prize'")]
+    ("target", "reason"), [(None, "name the column to predict"), ("prize", "no column 'prize'")]
 )
 def test_wrong_targets_are_refused(flats: Path, target: str | None, reason: str) -> None:
     with pytest.raises(TableError, match=reason):
