@@ -306,3 +306,34 @@ def test_measured_targets_get_no_note() -> None:
     rng = np.random.default_rng(0)
     for y in (rng.normal(size=100), rng.integers(0, 1000, 100).astype(float)):
         assert task_and_targets(as_table({"y": y}), "y", "auto")[0] == "regression"
+
+
+# --- rare classes ---------------------------------------------------------------------------------
+
+
+def rare(n: int = 500, seed: int = 0) -> dict[str, Any]:
+    """About one row in twenty-five is of the second class, and two columns say how likely it is."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    chance = 1.0 / (1.0 + np.exp(4.5 - 1.5 * X[:, 0] - X[:, 1]))
+    return {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2],
+            "y": np.where(rng.random(n) < chance, "yes", "no")}  # fmt: skip
+
+
+def test_rare_classes_are_judged_and_explained_by_log_loss() -> None:
+    """By accuracy a constant looked better, and all importances were 0."""
+    options: dict[str, Any] = {"n_components": 40, "gamma": 0.02, "alpha": 1.0}
+    model = TableModel("y", **options).fit(rare())
+    scores, baseline = model.facts_["scores"], model.facts_["baseline"]
+    assert list(scores) == ["log loss", "accuracy", "mean recall", "AUC"]
+    assert scores["log loss"] < baseline["log loss"]
+    importances = dict(model.facts_["columns"])
+    assert importances["a"] > 0.002
+    assert importances["a"] > 3 * abs(importances["c"])
+    counts = np.array(model.facts_["confusion"]["counts"])
+    assert counts.sum() == model.facts_["test rows"]
+    said = model.explain()
+    assert "Confusion matrix" in said
+    assert "Permutation importance (increase in log loss)" in said
+    weighted = TableModel("y", class_weight="balanced", **options).fit(rare())
+    assert weighted.facts_["scores"]["mean recall"] > scores["mean recall"] + 0.1

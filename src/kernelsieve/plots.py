@@ -292,8 +292,8 @@ def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
     left, middle, right = figure.subplots(1, 3, width_ratios=[3, 4, 2])
     left.barh([_shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
     left.set_title("Columns", loc="left")
-    what = "accuracy" if facts["task"] == "classification" else "error / deviation"
-    left.set_xlabel(f"loss when shuffled ({what})")
+    what = "log loss" if facts["task"] == "classification" else "RMSE / deviation"
+    left.set_xlabel(f"increase when shuffled ({what})")
     names = [_shortened(name) for name in found["names"][:top]][::-1]
     signs = found["coefficients"][:top][::-1]
     middle.barh(

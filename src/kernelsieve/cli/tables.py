@@ -87,6 +87,10 @@ def fit(
     gamma: GAMMA = "cv",
     degree: DEGREE = 3,
     task: TASK = "auto",
+    class_weight: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="'balanced' weights rare classes up.", show_default="no"),
+    ] = None,
     drop: DROP = "",
     keep: KEEP = "",
     readable: READABLE = False,
@@ -132,6 +136,7 @@ def fit(
             alpha=_number_or_word(alpha, "--alpha", ("cv",)),
             gamma=_number_or_word(gamma, "--gamma", ("cv", "scale", "auto")),
             degree=degree,
+            class_weight=class_weight,
             readable=readable,
             drop=words(drop),
             keep=words(keep),
@@ -405,10 +410,12 @@ def _number_or_word(text: str, option: str, allowed: tuple[str, ...]) -> Any:
 
 
 def _print_fit(model: TableModel, out: Path) -> None:
-    from kernelsieve.tables.facts import column_lines, printable, summary_lines
+    from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
 
     facts = model.facts_
-    for line in [*summary_lines(facts), "", *column_lines(facts, 5), ""]:
+    matrix = confusion_lines(facts)
+    table = [*matrix, ""] if matrix else []
+    for line in [*summary_lines(facts), "", *table, *column_lines(facts, 5), ""]:
         typer.echo(printable(line))
     typer.echo(f"Took:    {duration(facts['seconds'])}")
     typer.echo(f"Model:   {out}")

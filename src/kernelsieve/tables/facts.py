@@ -31,6 +31,7 @@ PERMUTED_ROWS, PERMUTATIONS = 2_000, 3
 MOST_PERMUTED = 200  # columns of the table
 STAND_IN_ROWS, STAND_IN_FEATURES = 4_000, 300
 MONOMIALS = 50  # that are kept in the facts
+MOST_CONFUSED = 10  # classes that a confusion matrix is shown for
 MASS_TOLERANCE = 1e-6
 
 
@@ -40,7 +41,7 @@ def scores(
     classes: NDArray[Any] | None = None,
     chances: NDArray[Any] | None = None,
 ) -> dict[str, float]:
-    """Compute RMSE and R2, or accuracy and the area under the ROC curve (log loss without one).
+    """Compute RMSE and R2, or log loss, accuracy, mean recall and (for two classes) AUC.
 
     Parameters
     ----------
@@ -61,13 +62,28 @@ def scores(
             spread = float(np.std(y))
         r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
         return {"RMSE": error, "R2": r2}
-    found = {"accuracy": float(np.mean(predicted == y))}
+    found = {}
     known = np.isin(y, classes)
+    if known.any():
+        found["log loss"] = float(log_loss(y[known], chances[known], labels=classes))
+    found["accuracy"] = float(np.mean(predicted == y))
+    found["mean recall"] = float(np.mean([np.mean(predicted[y == c] == c) for c in np.unique(y)]))
     if len(classes) == 2 and len(np.unique(y)) == 2:
         found["AUC"] = float(roc_auc_score(y == classes[1], chances[:, 1]))
-    elif known.any():
-        found["log loss"] = float(log_loss(y[known], chances[known], labels=classes))
     return found
+
+
+def confusion(y: NDArray[Any], predicted: NDArray[Any], classes: NDArray[Any]) -> dict[str, Any]:
+    """Count the rows of each true and predicted class, for up to `MOST_CONFUSED` classes."""
+    if len(classes) > MOST_CONFUSED:
+        return {"labels": [], "counts": []}
+    counts = [[int(np.sum((y == a) & (predicted == b))) for b in classes] for a in classes]
+    return {"labels": [label_text(label) for label in classes], "counts": counts}
+
+
+def label_text(label: Any) -> str:
+    """A class as a text."""
+    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
@@ -117,8 +133,8 @@ def column_importances(
     Returns
     -------
     list of (str, float)
-        The increase in RMSE in standard deviations of the target, or in the share of wrong
-        classes, when the values of the column are shuffled; the largest first.
+        The increase in RMSE in standard deviations of the target, or in the log loss, when the
+        values of the column are shuffled; the largest first.
     """
     rows = np.sort(stream(seed, "importances").permutation(X.shape[0])[:PERMUTED_ROWS])
     X, y = X[rows], y[rows]
@@ -148,9 +164,11 @@ def _shuffled(X: Any, places: slice, order: NDArray[np.int64]) -> Any:
 
 def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
     X = sp.csr_array(X) if sp.issparse(X) else X
-    predicted = model.predict(X)
     if hasattr(model, "classes_"):
-        return float(np.mean(predicted != y))
+        known = np.isin(y, model.classes_)
+        chances = model.predict_proba(X)[known]
+        return float(log_loss(y[known], chances, labels=model.classes_)) if known.any() else 0.0
+    predicted = model.predict(X)
     return float(np.sqrt(np.mean(np.square(predicted - y))) / max(np.std(y), 1e-300))
 
 
@@ -205,6 +223,11 @@ def check_facts(facts: Any) -> None:
         and all(isinstance(n, str) and _are_numbers([v]) for n, v in facts["columns"]),
         "columns",
     )
+    labels, counts = facts["confusion"]["labels"], facts["confusion"]["counts"]
+    _check(isinstance(labels, list) and all(isinstance(label, str) for label in labels), "labels")
+    _check(isinstance(counts, list) and len(counts) == len(labels), "counts")
+    for row in counts:
+        _check(isinstance(row, list) and len(row) == len(labels) and _are_numbers(row), "counts")
     found = facts["monomials"]
     lists = [found[name] for name in ("names", "coefficients", "importances")]
     _check(all(isinstance(part, list) and len(part) == len(lists[0]) for part in lists), "length")
@@ -241,7 +264,8 @@ def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
     -------
     str
     """
-    parts = [summary_lines(facts), column_lines(facts, top), monomial_lines(facts, top)]
+    parts = [summary_lines(facts), confusion_lines(facts), column_lines(facts, top)]
+    parts = [part for part in [*parts, monomial_lines(facts, top)] if part]
     return "\n\n".join("\n".join(printable(line, width) for line in part) for part in parts)
 
 
@@ -281,11 +305,25 @@ def column_lines(facts: dict[str, Any], top: int) -> list[str]:
     """Format the permutation importances."""
     what = "increase in RMSE, in standard deviations of the target"
     if facts["task"] == "classification":
-        what = "decrease in accuracy"
+        what = "increase in log loss"
     shown = [(printable(name, 40), value) for name, value in facts["columns"][:top]]
     width = max([6, *(len(name) for name, _ in shown)])
     heads = [f"Permutation importance ({what})"]
     return heads + [f"  {name:<{width}}  {value:8.4f}" for name, value in shown]
+
+
+def confusion_lines(facts: dict[str, Any]) -> list[str]:
+    """Format the confusion matrix of a classifier of few classes; nothing otherwise."""
+    labels = [printable(label, 12) for label in facts["confusion"]["labels"]]
+    if not labels or len(labels) > 5:
+        return []
+    width = max(6, *map(len, labels))
+    rows = [("", labels), *zip(labels, facts["confusion"]["counts"], strict=True)]
+    lines = ["Confusion matrix (rows: true class, columns: predicted class)"]
+    return lines + [
+        f"  {label:<{width}}" + "".join(f"  {cell:>{width}}" for cell in cells)
+        for label, cells in rows
+    ]
 
 
 def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:

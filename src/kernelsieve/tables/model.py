@@ -31,7 +31,9 @@ from kernelsieve.tables.facts import (
     as_text,
     check_facts,
     column_importances,
+    confusion,
     explanation_facts,
+    label_text,
     scores,
 )
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
@@ -75,6 +77,9 @@ class TableModel(PersistentEstimator):
         The degree of a polynomial kernel.
     coef0 : float, default 1.0
         The constant of a polynomial kernel.
+    class_weight : dict, "balanced" or None
+        Weights of the classes; "balanced" gives every class the same total weight, so that rare
+        classes are predicted more often than they occur.
     readable : bool, default False
         Use products of columns, never of principal components.
     drop : sequence of str
@@ -120,6 +125,7 @@ class TableModel(PersistentEstimator):
     _state_parameters: ClassVar = {
         "target": instance(str, None),
         "kernel": instance(str, Kernel),
+        "class_weight": plain(str, dict, None),
         "drop": texts,
         "keep": texts,
     }
@@ -155,6 +161,7 @@ class TableModel(PersistentEstimator):
         alpha: Any = "cv",
         degree: int = 3,
         coef0: float = 1.0,
+        class_weight: Any = None,
         readable: bool = False,
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
@@ -171,6 +178,7 @@ class TableModel(PersistentEstimator):
         self.alpha = alpha
         self.degree = degree
         self.coef0 = coef0
+        self.class_weight = class_weight
         self.readable = readable
         self.drop = drop
         self.keep = keep
@@ -243,9 +251,14 @@ class TableModel(PersistentEstimator):
         progress("judging")
         trial = self._fresh(seed).fit(X_train, y[train])
         constant = _Constant(y[train], self.task_)
+        answers = _answers(trial, X_test)
+        matrix: dict[str, Any] = {"labels": [], "counts": []}
+        if answers[1] is not None:
+            matrix = confusion(y[test], answers[0], answers[1])
         return {
             "test rows": len(test),
-            "scores": scores(y[test], *_answers(trial, X_test)),
+            "scores": scores(y[test], *answers),
+            "confusion": matrix,
             "baseline": scores(y[test], *_answers(constant, X_test)),
             "columns": column_importances(trial, X_test, y[test], encoder, seed),
         }
@@ -305,7 +318,6 @@ class TableModel(PersistentEstimator):
         return {"degree": self.degree, "coef0": self.coef0}
 
     def _fresh(self, seed: int) -> KernelRidge | KernelRidgeClassifier:
-        kind = KernelRidge if self.task_ == "regression" else KernelRidgeClassifier
         features = feature_map(
             self.method,
             self.readable,
@@ -316,7 +328,11 @@ class TableModel(PersistentEstimator):
             n_jobs=self.n_jobs,
             **self._shape(),
         )
-        return kind(features, alpha=self.alpha_, n_jobs=self.n_jobs)
+        if self.task_ == "regression":
+            return KernelRidge(features, alpha=self.alpha_, n_jobs=self.n_jobs)
+        return KernelRidgeClassifier(
+            features, alpha=self.alpha_, class_weight=self.class_weight, n_jobs=self.n_jobs
+        )
 
     # --- use -------------------------------------------------------------------------------------
 
@@ -512,11 +528,6 @@ def _answers(
         return model.predict(X), None, None
     chances = model.predict_proba(X)
     return model.classes_[chances.argmax(axis=1)], model.classes_, chances
-
-
-def label_text(label: Any) -> str:
-    """A class as part of a column's name."""
-    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def _in_float_type(X: Any, n_rows: int) -> Any:
