@@ -68,7 +68,7 @@ class FeatureMapBattery:
     negligible_bias: ClassVar[float] = 1e-5
     #: Error of Z Z^T allowed to `build_exact`, relative to the largest kernel value.
     exact_tolerance: ClassVar[float] = 1e-6
-    #: |Z(float32) - Z(float64)| relative to the largest |Z|.
+    #: Largest difference of float32 and float64 features, relative to the largest feature.
     float32_tolerance: ClassVar[float] = 1e-4
 
     # --- hooks -----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def check_feature_map(
     exact : callable, optional
         ``exact(X)`` returns a map that reproduces the kernel on X, such as one with all rows as
         landmarks.
-    kernel : callable, default the Gaussian kernel exp(-gamma |x - y|^2)
+    kernel : callable, default the Gaussian kernel of ``gamma``
         ``kernel(X)`` is the kernel matrix of shape (n, n) that Z Z^T stands for.
     gamma : float, default 0.5
         Passed to maps that have such a parameter when they are compared with the kernel.
