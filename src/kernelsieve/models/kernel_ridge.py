@@ -410,8 +410,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         deviation : ndarray of the same shape, if return_std
             Of the Gaussian process with this kernel and alpha, as far as the features show it: the
             noise, estimated from the residuals, the uncertainty of the coefficients, and the prior
-            variance of what the features leave out, ``k(x, x) - |z(x)|^2``. So it does not shrink far
-            from the training rows.
+            variance of what the features leave out, ``k(x, x) - |z(x)|^2``. So it does not shrink
+            far from the training rows.
 
         Notes
         -----
