@@ -104,9 +104,9 @@ def test_warps_keep_the_order_and_tame_tails():
     few = np.repeat([1.0, 2.0, 7.0], [2, 4, 4])
     assert Warp.fit(few, "rank").knots == (1.0, 2.0, 7.0)
     with pytest.raises(ValueError, match="knots must rise"):
-        Warp("rank", knots=(1.0, 1.0), values=(0.0, 1.0))
+        Warp("knots", knots=(1.0, 1.0), values=(0.0, 1.0))
     with pytest.raises(ValueError, match="one value for each knot"):
-        Warp("rank")
+        Warp("knots")
 
 
 def test_points_are_scaled_and_warped():

@@ -57,34 +57,41 @@ def multiply_polynomials(left, right, families, one, factor):
 
 
 @reduction
-def add_slopes(left, right, families, rates, weights, last, one, sums):
-    """sums[c] += sum of weights[i, j] dlog k_c / dlog rate_c over j < last[i].
+def add_slopes(left, right, families, rates, parts_left, parts_right, weights, last, one, sums):
+    """sums[p, c] += sum over j < last[i] of weights[i, j] times the slope of log k_c in part p.
 
+    The scaled points of a column are a sum of parts, all of which rise together: t is the sum of
+    the parts' differences d_p, and the slope is dlog k / dt times d_p. ``parts_left`` has the shape
+    (p, rows, c), ``parts_right`` (p, c, columns); with one part they are the points themselves.
     ``sums`` is float64; a row is summed in the float type of the arrays.
     """
-    root3, root5, third = ROOT3 * one, ROOT5 * one, one / 3
+    root3, root5, third, zero = ROOT3 * one, ROOT5 * one, one / 3, one - one
     for i in range(left.shape[0]):
         row = weights[i, : last[i]]
         for c in range(left.shape[1]):
             u, values, family = left[i, c], right[c], families[c]
-            total = one - one
-            if family == GAUSSIAN:
+            if family == CATEGORICAL:
+                total = zero
                 for j in range(len(row)):
-                    total += row[j] * (u - values[j]) * (u - values[j])
-                total *= 2
-            elif family == LAPLACIAN:
-                for j in range(len(row)):
-                    total += row[j] * abs(u - values[j])
-            elif family == CATEGORICAL:
-                for j in range(len(row)):
-                    total += row[j] if u != values[j] else one - one
-                total *= rates[c]
-            elif family == MATERN32:
-                for j in range(len(row)):
-                    s = root3 * abs(u - values[j])
-                    total += row[j] * s * s / (one + s)
-            else:
-                for j in range(len(row)):
-                    s = root5 * abs(u - values[j])
-                    total += row[j] * third * s * s * (one + s) / (one + s + third * s * s)
-            sums[c] -= total
+                    total += row[j] if u != values[j] else zero
+                sums[0, c] -= total * rates[c]
+                continue
+            for p in range(parts_left.shape[0]):
+                mine, theirs, total = parts_left[p, i, c], parts_right[p, c], zero
+                if family == GAUSSIAN:
+                    for j in range(len(row)):
+                        total += row[j] * abs(u - values[j]) * abs(mine - theirs[j])
+                    total *= 2
+                elif family == LAPLACIAN:
+                    for j in range(len(row)):
+                        total += row[j] * abs(mine - theirs[j])
+                elif family == MATERN32:
+                    for j in range(len(row)):
+                        s = root3 * abs(u - values[j])
+                        total += row[j] * root3 * s / (one + s) * abs(mine - theirs[j])
+                else:
+                    for j in range(len(row)):
+                        s = root5 * abs(u - values[j])
+                        slope = root5 * third * s * (one + s) / (one + s + third * s * s)
+                        total += row[j] * slope * abs(mine - theirs[j])
+                sums[p, c] -= total

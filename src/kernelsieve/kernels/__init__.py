@@ -18,6 +18,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
+from kernelsieve.kernels.learning import LearnedKernel, learn
 from kernelsieve.kernels.pairwise import Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.resolve import resolve_kernel
@@ -30,11 +31,13 @@ __all__ = [
     "InversePolynomial",
     "Kernel",
     "Laplacian",
+    "LearnedKernel",
     "Matern",
     "Pairwise",
     "Polynomial",
     "Product",
     "SeriesKernel",
     "Warp",
+    "learn",
     "resolve_kernel",
 ]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from kernelsieve._state import Persistent, choice, list_of, number, positive
 from kernelsieve._validation import check_choice
 
-KINDS = ("identity", "log", "rank")
+KINDS = ("identity", "log", "knots")
+FITTED = ("identity", "log", "rank")
 MOST_KNOTS = 129
 INTERQUARTILE = 1.349  # of a standard normal variable
 
@@ -23,13 +24,15 @@ class Warp(Persistent):
 
     Parameters
     ----------
-    kind : "identity", "log" or "rank"
+    kind : "identity", "log" or "knots"
         With z = (x - center) / scale: z itself, sign(z) log(1 + |z|), or the piecewise linear
-        function of x through ``knots`` and ``values``, constant beyond the outermost knots.
+        function of x through ``knots`` and ``values``.
     center, scale : float
         Of the first two kinds.
     knots, values : tuple of float
-        Of "rank": rising knots, and the values there.
+        Of "knots": rising knots, and the values there.
+    slope : float
+        Of "knots": the slope beyond the outermost knots. 0 keeps the function constant there.
 
     Examples
     --------
@@ -43,6 +46,7 @@ class Warp(Persistent):
     scale: float = 1.0
     knots: tuple[float, ...] = field(default=(), repr=False)
     values: tuple[float, ...] = field(default=(), repr=False)
+    slope: float = 0.0
 
     _state_fields: ClassVar = {
         "kind": choice(*KINDS),
@@ -60,22 +64,25 @@ class Warp(Persistent):
                 "shifted by the one and divided by the other"
             )
         knots, values = np.array(self.knots, dtype=float), np.array(self.values, dtype=float)
-        needs_knots = self.kind == "rank"
+        needs_knots = self.kind == "knots"
         if knots.ndim != 1 or knots.shape != values.shape or needs_knots != (knots.size > 0):
             raise ValueError(
                 f"kind={self.kind!r} comes with {knots.size} knots and {values.size} values: "
-                "'rank' needs one value for each knot, the other kinds have none"
+                "'knots' needs one value for each knot, the other kinds have none"
             )
-        if not (np.isfinite(knots).all() and np.isfinite(values).all()):
-            raise ValueError("knots and values must be finite")
+        if not (np.isfinite(knots).all() and np.isfinite(values).all() and self.slope >= 0):
+            raise ValueError(f"knots and values must be finite, and slope={self.slope!r} >= 0")
         if (np.diff(knots) <= 0).any() or (np.diff(values) < 0).any():
             raise ValueError("knots must rise and values must not fall: a warp keeps the order")
 
     def __call__(self, column: NDArray[Any]) -> NDArray[np.float64]:
         """The transformed values, in float64."""
         column = np.asarray(column, dtype=np.float64)
-        if self.kind == "rank":
-            return np.interp(column, self.knots, self.values)
+        if self.kind == "knots":
+            warped = np.interp(column, self.knots, self.values)
+            if self.slope:
+                warped += self.slope * (column - np.clip(column, self.knots[0], self.knots[-1]))
+            return warped
         z = (column - self.center) / self.scale
         return z if self.kind == "identity" else np.copysign(np.log1p(np.abs(z)), z)
 
@@ -84,17 +91,27 @@ class Warp(Persistent):
         """The warp of this kind that brings a column to mean 0 and standard deviation about 1.
 
         "log" is centred at the median and measured in quartile distances, so that a few large
-        values do not change it; "rank" makes the values of the column uniformly distributed.
+        values do not change it. "rank" makes the values of the column uniformly distributed, by
+        knots at its quantiles.
         """
+        check_choice(kind, "kind", FITTED)
         column = np.asarray(column, dtype=np.float64)
         if kind == "identity":
             return cls("identity", float(column.mean()), _positive(float(column.std())))
         if kind == "rank":
             knots, values = quantile_knots(column)
-            return cls("rank", knots=knots, values=values)
+            return cls("knots", knots=knots, values=values)
         low, middle, high = np.quantile(column, [0.25, 0.5, 0.75])
         spread = _positive(float(high - low) / INTERQUARTILE, float(column.std()))
         return cls("log", float(middle), spread)
+
+
+def combined(identity: Warp, rank: Warp, weights: tuple[float, float]) -> Warp:
+    """The weighted sum of a column's "identity" and "rank" warps, as one warp."""
+    knots = np.array(rank.knots)
+    values = weights[0] * identity(knots) + weights[1] * rank(knots)
+    slope = weights[0] / identity.scale
+    return Warp("knots", knots=tuple(knots.tolist()), values=tuple(values.tolist()), slope=slope)
 
 
 def _positive(*sizes: float) -> float:

@@ -1,0 +1,253 @@
+"""Rates by likelihood: the search for one family of kernels on given rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from kernelsieve._native.product_gram import CATEGORICAL
+from kernelsieve.kernels.learning.likelihood import Objective
+from kernelsieve.kernels.product import FAMILIES, Product, family_codes
+from kernelsieve.kernels.warps import Warp, combined
+
+Array = NDArray[np.float64]
+
+# Logarithms of the smallest and largest values that the search may reach.
+RATE_BOUNDS = (-12.0, 4.0)
+AMPLITUDE_BOUNDS = (-5.0, 7.0)
+NOISE_BOUNDS = (-13.0, 2.0)
+AMPLITUDE_DEVIATION = 3.0  # of the prior on log a
+RATE_SCALE = 1.0  # the mean of the exponential prior on rates: weak, and it prefers none
+CORRECTIONS = 15  # of L-BFGS
+PAIRS = 2000  # of rows that relevances are averaged over
+DROPPED = 1e-3  # relevance of a column, relative to the mean of all, below which it is left out
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that may take part, each in its versions.
+
+    Attributes
+    ----------
+    identity, rank : tuple of Warp
+        Two monotone versions of each column. The search weighs them against each other.
+    categorical : ndarray of bool, of shape (d,)
+        Columns of codes, whose kernel looks at equality only.
+    """
+
+    identity: tuple[Warp, ...]
+    rank: tuple[Warp, ...]
+    categorical: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64], categorical: NDArray[np.bool_]) -> Columns:
+        """Fit the versions to the rows of X."""
+        warps = [tuple(Warp.fit(c, kind) for c in X.T) for kind in ("identity", "rank")]
+        return cls(warps[0], warps[1], categorical)
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    def parts(self, X: NDArray[np.float64]) -> Array:
+        """Both versions of the columns of X, of shape (2, n, d); codes are in the first."""
+        parts = np.zeros((2, *X.shape))
+        for i, column in enumerate(X.T):
+            if self.categorical[i]:
+                parts[0, :, i] = column
+            else:
+                parts[0, :, i], parts[1, :, i] = self.identity[i](column), self.rank[i](column)
+        return parts
+
+    def subset(self, kept: NDArray[np.int64]) -> Columns:
+        """Some of the columns."""
+        pick = [tuple(warps[i] for i in kept) for warps in (self.identity, self.rank)]
+        return Columns(pick[0], pick[1], self.categorical[kept])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The end of one search.
+
+    Attributes
+    ----------
+    family : str
+    columns : ndarray of int
+        The columns that took part; all others have rate 0.
+    parameters : ndarray
+        What ``Objective`` takes.
+    value : float
+        The objective there, per row and output.
+    n_rows, iterations : int
+    seconds : float
+    """
+
+    family: str
+    columns: NDArray[np.int64]
+    parameters: Array
+    value: float
+    n_rows: int
+    iterations: int
+    seconds: float
+
+    @property
+    def rates(self) -> Array:
+        """Of the two versions of each column that took part, of shape (2, len(columns))."""
+        return np.exp(self.parameters[: 2 * len(self.columns)]).reshape(2, -1)
+
+    @property
+    def alpha(self) -> float:
+        """The ridge that goes with the kernel: lambda / a."""
+        amplitude, noise = self.parameters[2 * len(self.columns) :][:2]
+        return float(np.exp(noise - amplitude))
+
+    def kernel(self, columns: Columns) -> Product:
+        """The kernel of all columns."""
+        rates, warps = np.zeros(len(columns)), list(columns.identity)
+        families = ["categorical" if c else self.family for c in columns.categorical]
+        for i, (linear, rank) in zip(self.columns, self.rates.T, strict=True):
+            if columns.categorical[i]:
+                rates[i] = linear
+                continue
+            rates[i] = linear + rank
+            weights = (linear / rates[i], rank / rates[i])
+            warps[i] = combined(columns.identity[i], columns.rank[i], weights)
+        same = len(set(families)) == 1
+        return Product(rates, families[0] if same else families, warps)
+
+
+def start_rate(family: str, n_columns: int) -> float:
+    """A rate at which all columns together make the kernel of a typical pair about 1/2."""
+    power = {"gaussian": 0.5, "matern52": 0.6, "matern32": 0.75, "laplacian": 1.0}[family]
+    return 0.5 / n_columns**power
+
+
+def search(
+    parts: Array,
+    columns: Columns,
+    kept: NDArray[np.int64],
+    target: Array,
+    noise: Array,
+    family: str,
+    max_iter: int,
+    *,
+    start: Fit | None = None,
+    rule: str = "likelihood",
+    deadline: float = np.inf,
+    n_jobs: int | None = None,
+) -> Fit:
+    """Minimise the objective over all rates, the amplitude and the noise.
+
+    Parameters
+    ----------
+    parts : ndarray of shape (2, n, d)
+        Of all columns.
+    kept : ndarray of int
+        The columns that take part.
+    target : ndarray of shape (n, m)
+    noise : ndarray of shape (n,)
+    family : str
+        Of the columns that are not categorical.
+    start : Fit, optional
+        Parameters to begin with, of at least the columns ``kept``.
+    deadline : float
+        The ``time.monotonic()`` at which to stop with what there is.
+    """
+    began = time.monotonic()
+    codes = family_codes([family] * len(kept))
+    codes[columns.categorical[kept]] = CATEGORICAL
+    objective = Objective(
+        np.ascontiguousarray(parts[:, :, kept]),
+        codes,
+        target,
+        noise,
+        np.empty((0, 0)),
+        rule,
+        n_jobs,
+    )
+    n, m = len(target), 2 * len(kept)
+    if start is None:
+        parameters = np.full(m + 2, np.log(start_rate(family, max(1, len(kept))) / 2.0))
+        parameters[m:] = 0.0, np.log(0.2)
+    else:
+        places = np.searchsorted(start.columns, kept)
+        tail = start.parameters[2 * len(start.columns) :]
+        parameters = np.concatenate([np.log(start.rates[:, places]).ravel(), tail])
+
+    best: tuple[float, Array] = (np.inf, parameters)
+
+    def penalised(theta: Array) -> tuple[float, Array]:
+        nonlocal best
+        value, gradient = objective(theta)
+        rates = np.exp(theta[:m])
+        value += (rates.sum() / RATE_SCALE + 0.5 * (theta[m] / AMPLITUDE_DEVIATION) ** 2) / n
+        gradient[:m] += rates / RATE_SCALE / n
+        gradient[m] += theta[m] / AMPLITUDE_DEVIATION**2 / n
+        if value < best[0]:
+            best = (value, theta.copy())
+        return value, gradient
+
+    def stop(theta: Array) -> None:
+        if time.monotonic() > deadline:
+            raise StopIteration
+
+    bounds = [RATE_BOUNDS] * m + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]
+    iterations = 0
+    try:
+        found = minimize(
+            penalised,
+            np.clip(parameters, *np.transpose(bounds)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            callback=stop,
+            options={"maxiter": max_iter, "maxcor": CORRECTIONS, "ftol": 1e-5, "gtol": 1e-4},
+        )
+        iterations = int(found.nit)
+    except StopIteration:
+        pass
+    value, parameters = best
+    seconds = time.monotonic() - began
+    return Fit(family, kept, parameters, value, n, iterations, seconds)
+
+
+def relevances(parts: Array, columns: Columns, fit: Fit) -> Array:
+    """The share of each column in the logarithm of the kernel, on average over pairs of rows."""
+    n = parts.shape[1]
+    step = max(1, n // PAIRS)
+    mean = np.zeros(len(columns))
+    for i, rates in zip(fit.columns, fit.rates.T, strict=True):
+        values = parts[:, ::step, i]
+        distances = np.abs(values - np.roll(values, len(values[0]) // 2, axis=1))
+        t = rates @ distances
+        family = "categorical" if columns.categorical[i] else fit.family
+        if family == "categorical":
+            mean[i] = rates[0] * (distances[0] != 0).mean()
+        else:
+            mean[i] = float(np.mean(-log_value(family, t)))
+    total = mean.sum()
+    return mean / total if total > 0 else mean
+
+
+def log_value(family: str, t: Array) -> Array:
+    """The logarithm of a one-dimensional kernel."""
+    if family == FAMILIES[0]:
+        return -(t**2)
+    if family == FAMILIES[1]:
+        return -t
+    if family == FAMILIES[2]:
+        return np.log1p(np.sqrt(3.0) * t) - np.sqrt(3.0) * t
+    return np.log1p(np.sqrt(5.0) * t + 5.0 / 3.0 * t**2) - np.sqrt(5.0) * t
+
+
+def without_idle(fit: Fit, shares: Array) -> Fit:
+    """The same without the columns that hardly matter, if any is left."""
+    stays = shares[fit.columns] > DROPPED / max(1, len(fit.columns))
+    if stays.all() or not stays.any():
+        return fit
+    rates = np.log(fit.rates[:, stays]).ravel()
+    tail = fit.parameters[2 * len(fit.columns) :]
+    return replace(fit, columns=fit.columns[stays], parameters=np.concatenate([rates, tail]))
