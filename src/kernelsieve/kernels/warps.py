@@ -54,6 +54,7 @@ class Warp(Persistent):
         "scale": positive,
         "knots": list_of(number(), tuple),
         "values": list_of(number(), tuple),
+        "slope": number(0.0, 1e300),
     }
 
     def __post_init__(self) -> None:

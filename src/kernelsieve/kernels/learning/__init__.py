@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._progress import track
-from kernelsieve._random import root_seed
+from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._validation import check_choice, check_count, check_positive
-from kernelsieve.kernels.learning.rates import Columns, Fit, relevances, search, without_idle
+from kernelsieve.kernels.learning.rates import Columns, Fit, moved, pruned, relevances, search
 from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import Block, Source, as_source
-from kernelsieve.sources.keyed import keyed_rows
 
 LEARNABLE = ("laplacian", "matern32", "matern52", "gaussian")
 SCREENED_ROWS = 500
@@ -26,6 +25,9 @@ SCREENED_ITERATIONS = 30
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FIRST_ROWS, FIRST_ITERATIONS = 300, 15  # of the search that picks them among more columns
+NOTHING_FOUND = 0.47  # the objective, which is 0.5 for a kernel that explains nothing
+NARROWER = 6.0
+FAR_BEHIND = 0.1
 FEWEST_OF_CLASS = 20  # rows of a rare class
 RULES = ("likelihood", "leave-one-out")
 
@@ -146,11 +148,19 @@ def learn_several(
     rows, block = _drawn(source, n_rows, classification, root_seed(random_state))
     problem = _Problem.of(block, categorical, classification, rule, n_jobs)
     trace = problem.screen(families, deadline, verbose)
-    best = sorted(trace, key=lambda fit: fit.value)[:keep]
+    best = best_of_families(trace)[:keep]
     if problem.n_rows > SCREENED_ROWS:
         best = problem.refine(best, deadline, verbose)
         trace = [*trace, *best]
     return [problem.result(fit, rows, trace) for fit in sorted(best, key=lambda fit: fit.value)]
+
+
+def best_of_families(fits: Sequence[Fit]) -> list[Fit]:
+    """The best search of every family, best first."""
+    best: dict[str, Fit] = {}
+    for fit in sorted(fits, key=lambda fit: fit.value):
+        best.setdefault(fit.family, fit)
+    return list(best.values())
 
 
 def _drawn(
@@ -223,24 +233,26 @@ class _Problem:
         max_iter: int,
         deadline: float,
         start: Fit | None = None,
-        n_jobs: int | None = 1,
+        stretch: float = 1.0,
     ) -> Fit:
+        """One search on the first rows; in one thread, since several may run at a time."""
+        parts, target, noise = self.parts[:, :n_rows], self.target[:n_rows], self.noise[:n_rows]
         with one_thread():
             fit = search(
-                self.parts[:, :n_rows],
+                parts,
                 self.columns,
                 kept,
-                self.target[:n_rows],
-                self.noise[:n_rows],
+                target,
+                noise,
                 family,
                 max_iter,
                 start=start,
+                stretch=stretch,
                 rule=self.rule,
                 deadline=deadline,
-                n_jobs=n_jobs,
+                n_jobs=1,
             )
-        shares = relevances(self.parts, self.columns, fit)
-        return without_idle(fit, shares)
+            return pruned(fit, parts, self.columns, target, noise, self.rule)
 
     def screen(self, families: Sequence[str], deadline: float, verbose: int) -> list[Fit]:
         """Every family on a few rows, on those columns that one of them finds to matter."""
@@ -249,12 +261,31 @@ class _Problem:
             first = self.search("laplacian", kept, FIRST_ROWS, FIRST_ITERATIONS, deadline)
             shares = relevances(self.parts, self.columns, first)
             kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_COLUMNS])
+        first = self._tried([(family, kept, None, 1.0) for family in families], deadline, verbose)
+        best = min(first, key=lambda fit: fit.value)
+        again: list[tuple[str, NDArray[np.int64], Fit | None, float]] = []
+        if best.value > NOTHING_FOUND:  # a narrow kernel may find what a wide one does not see
+            again = [(family, kept, None, NARROWER) for family in families]
+        else:  # a search that ended far behind may have been stuck
+            behind = [fit.family for fit in first if fit.value > best.value + FAR_BEHIND]
+            again = [(family, best.columns, moved(best, family), 1.0) for family in behind]
+        return [*first, *self._tried(again, deadline, verbose)]
+
+    def _tried(
+        self,
+        tries: Sequence[tuple[str, NDArray[np.int64], Fit | None, float]],
+        deadline: float,
+        verbose: int,
+    ) -> list[Fit]:
+        """Searches on few rows: family, columns, where to begin and how narrow."""
         searches = ordered_map(
-            lambda family: self.search(family, kept, SCREENED_ROWS, SCREENED_ITERATIONS, deadline),
-            list(families),
+            lambda t: self.search(
+                t[0], t[1], SCREENED_ROWS, SCREENED_ITERATIONS, deadline, t[2], t[3]
+            ),
+            tries,
             self.n_jobs,
         )
-        return list(track(searches, len(families), "families", verbose))
+        return list(track(searches, len(tries), "families", verbose))
 
     def refine(self, fits: Sequence[Fit], deadline: float, verbose: int) -> list[Fit]:
         """The best families on all rows."""

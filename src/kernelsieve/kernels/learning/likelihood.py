@@ -17,7 +17,7 @@ from scipy.linalg.lapack import dtrtri
 
 from kernelsieve._native.product_gram import CATEGORICAL, add_slopes
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS
+from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS
 from kernelsieve.kernels.product import product_gram
 
 Array = NDArray[np.float64]
@@ -122,7 +122,7 @@ class Objective:
         return 0.5 * float((residuals**2).sum()), slope
 
     def _slopes(self, weights: Array, rates: Array, scaled: Array, points: Array) -> Array:
-        """sum_ij weights_ij dlog k_c / dlog r_pc of parts p and columns c, for symmetric weights."""
+        """sum_ij weights_ij dlog k_c / dlog r_pc, for all p and c and symmetric weights."""
         transposed = np.ascontiguousarray(points.T)
         parts = np.ascontiguousarray(scaled.transpose(0, 2, 1))
 
@@ -164,7 +164,7 @@ def inverse_of(matrix: Array) -> tuple[float, Array]:
             lower = np.linalg.cholesky(shifted)
         except np.linalg.LinAlgError:
             continue
-        root = inverse_of_lower(lower)
+        root = inverse_of_lower(lower.astype(np.float64, copy=False))
         return 2.0 * float(np.log(np.diag(lower)).sum()), root.T @ root
     raise LinAlgError("the covariance is not positive definite at any jitter: X holds huge values")
 

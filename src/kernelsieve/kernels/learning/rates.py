@@ -24,7 +24,8 @@ AMPLITUDE_DEVIATION = 3.0  # of the prior on log a
 RATE_SCALE = 1.0  # the mean of the exponential prior on rates: weak, and it prefers none
 CORRECTIONS = 15  # of L-BFGS
 PAIRS = 2000  # of rows that relevances are averaged over
-DROPPED = 1e-3  # relevance of a column, relative to the mean of all, below which it is left out
+WEAKEST = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 1e-3, 1e-4)  # relevances to do without
+PRICE = 3.0  # of a column
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def search(
     max_iter: int,
     *,
     start: Fit | None = None,
+    stretch: float = 1.0,
     rule: str = "likelihood",
     deadline: float = np.inf,
     n_jobs: int | None = None,
@@ -152,30 +154,21 @@ def search(
     family : str
         Of the columns that are not categorical.
     start : Fit, optional
-        Parameters to begin with, of at least the columns ``kept``.
+        Where to begin, with the columns ``kept``.
+    stretch : float
+        What the rates to begin with are multiplied by, where there is no start.
     deadline : float
         The ``time.monotonic()`` at which to stop with what there is.
     """
     began = time.monotonic()
-    codes = family_codes([family] * len(kept))
-    codes[columns.categorical[kept]] = CATEGORICAL
-    objective = Objective(
-        np.ascontiguousarray(parts[:, :, kept]),
-        codes,
-        target,
-        noise,
-        np.empty((0, 0)),
-        rule,
-        n_jobs,
-    )
+    objective = _objective(parts, columns, kept, target, noise, family, rule, n_jobs)
     n, m = len(target), 2 * len(kept)
     if start is None:
         parameters = np.full(m + 2, np.log(start_rate(family, max(1, len(kept))) / 2.0))
+        parameters[:m] += np.log(stretch)
         parameters[m:] = 0.0, np.log(0.2)
     else:
-        places = np.searchsorted(start.columns, kept)
-        tail = start.parameters[2 * len(start.columns) :]
-        parameters = np.concatenate([np.log(start.rates[:, places]).ravel(), tail])
+        parameters = start.parameters
 
     best: tuple[float, Array] = (np.inf, parameters)
 
@@ -243,11 +236,55 @@ def log_value(family: str, t: Array) -> Array:
     return np.log1p(np.sqrt(5.0) * t + 5.0 / 3.0 * t**2) - np.sqrt(5.0) * t
 
 
-def without_idle(fit: Fit, shares: Array) -> Fit:
-    """The same without the columns that hardly matter, if any is left."""
-    stays = shares[fit.columns] > DROPPED / max(1, len(fit.columns))
-    if stays.all() or not stays.any():
-        return fit
+def pruned(fit: Fit, parts: Array, columns: Columns, target: Array, noise: Array, rule: str) -> Fit:
+    """The same without columns that are not worth their price.
+
+    The weakest columns are taken out together, as many as the objective allows: each may cost it
+    PRICE, in units of log likelihood of all rows.
+    """
+    shares = relevances(parts, columns, fit)[fit.columns]
+    for weakest in WEAKEST:
+        stays = shares > weakest
+        dropped = len(stays) - int(stays.sum())
+        if not dropped or not stays.any():
+            continue
+        fewer = _restricted(fit, stays)
+        kept = fewer.columns
+        value, _ = _objective(parts, columns, kept, target, noise, fit.family, rule, 1)(
+            fewer.parameters
+        )
+        if (value - fit.value) * target.size <= PRICE * dropped:
+            return replace(fewer, value=value)
+    return fit
+
+
+def moved(fit: Fit, family: str) -> Fit:
+    """Where a search for another family may begin: the same columns and proportions."""
+    parameters, m = fit.parameters.copy(), 2 * len(fit.columns)
+    n_columns = max(1, len(fit.columns))
+    ratio = start_rate(family, n_columns) / start_rate(fit.family, n_columns)
+    parameters[:m] += np.log(ratio)
+    return replace(fit, family=family, parameters=parameters)
+
+
+def _restricted(fit: Fit, stays: NDArray[np.bool_]) -> Fit:
+    """The same with some of its columns."""
     rates = np.log(fit.rates[:, stays]).ravel()
     tail = fit.parameters[2 * len(fit.columns) :]
     return replace(fit, columns=fit.columns[stays], parameters=np.concatenate([rates, tail]))
+
+
+def _objective(
+    parts: Array,
+    columns: Columns,
+    kept: NDArray[np.int64],
+    target: Array,
+    noise: Array,
+    family: str,
+    rule: str,
+    n_jobs: int | None,
+) -> Objective:
+    codes = family_codes([family] * len(kept))
+    codes[columns.categorical[kept]] = CATEGORICAL
+    mine = np.ascontiguousarray(parts[:, :, kept])
+    return Objective(mine, codes, target, noise, np.empty((0, 0)), rule, n_jobs)

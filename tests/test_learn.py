@@ -1,0 +1,203 @@
+"""Learned kernels: exact gradients, columns that matter, the same bits with any threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelsieve._parallel import one_thread
+from kernelsieve.kernels import Product, learn
+from kernelsieve.kernels.learning import learn_several
+from kernelsieve.kernels.learning.likelihood import Objective, inverse_of
+from kernelsieve.kernels.product import family_codes
+from kernelsieve.kernels.warps import Warp, combined
+from kernelsieve.sources import BlockSource
+
+MIXED = ["laplacian", "matern32", "matern52", "gaussian", "matern32", "categorical"]
+NOTHING = np.empty((0, 0))
+
+
+def table(n: int = 300, d: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Columns 0 and 1 matter; the last one holds codes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X[:, -1] = rng.integers(3, size=n)
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("families", [["gaussian"] * 6, ["laplacian"] * 6, MIXED])
+@pytest.mark.parametrize("rule", ["likelihood", "leave-one-out"])
+@pytest.mark.parametrize("with_linear", [False, True])
+def test_gradients_are_those_of_finite_differences(families, rule, with_linear):
+    rng = np.random.default_rng(0)
+    X, y = table(280)
+    ranks = np.argsort(np.argsort(X, axis=0), axis=0) / len(X)
+    target = np.stack([y - y.mean(), X[:, 2]], axis=1)
+    linear = X @ X.T / X.shape[1] if with_linear else NOTHING
+    noise = 1.0 / rng.uniform(0.5, 2.0, len(X))
+    objective = Objective(np.stack([X, ranks]), family_codes(families), target, noise, linear, rule)
+    theta = 0.5 * rng.normal(size=14 + with_linear) - 1.0
+    steps = 1e-5 * np.eye(len(theta))
+    with one_thread():
+        value, gradient = objective(theta)
+        numeric = [(objective(theta + h)[0] - objective(theta - h)[0]) / 2e-5 for h in steps]
+    np.testing.assert_allclose(gradient, numeric, atol=1e-8)
+    assert np.isfinite(value)
+
+
+def test_the_objectives_are_what_they_say():
+    """The likelihood by scipy, leave-one-out residuals by leaving rows out."""
+    from scipy.stats import multivariate_normal
+
+    X, y = table(40)
+    y = (y - y.mean())[:, None]
+    parts = X[None]
+    theta = np.concatenate([np.log(np.full(6, 0.3)), [0.2, -1.0]])
+    codes, ones = family_codes(["gaussian"] * 6), np.ones(len(X))
+    C = np.exp(0.2) * Product(0.3)(X) + np.exp(-1.0) * np.eye(len(X))
+    value, _ = Objective(parts, codes, y, ones, NOTHING)(theta)
+    expected = -multivariate_normal(cov=C).logpdf(y[:, 0]) - 0.5 * len(X) * np.log(2.0 * np.pi)
+    assert value == pytest.approx(expected / len(X))
+    residuals = []
+    for i in range(len(X)):
+        others = np.delete(np.arange(len(X)), i)
+        weights = np.linalg.solve(C[np.ix_(others, others)], y[others, 0])
+        residuals.append(y[i, 0] - C[i, others] @ weights)
+    value, _ = Objective(parts, codes, y, ones, NOTHING, "leave-one-out")(theta)
+    assert value == pytest.approx(0.5 * np.mean(np.square(residuals)))
+
+
+def test_inverse_and_determinant():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(333, 400))
+    matrix = root @ root.T
+    log_determinant, inverse = inverse_of(matrix)
+    assert log_determinant == pytest.approx(np.linalg.slogdet(matrix)[1])
+    np.testing.assert_allclose(inverse @ matrix, np.eye(333), atol=1e-8)
+    _, inverse = inverse_of(np.ones((300, 300)))  # singular: a little is added
+    assert np.isfinite(inverse).all()
+
+
+def test_two_versions_of_a_column_are_one_warp():
+    column = np.random.default_rng(0).exponential(size=500)
+    identity, rank = Warp.fit(column, "identity"), Warp.fit(column, "rank")
+    both = combined(identity, rank, (0.3, 0.7))
+    expected = 0.3 * identity(column) + 0.7 * rank(column)
+    np.testing.assert_allclose(both(column), expected, atol=1e-9)
+    assert both(np.array([1e3]))[0] == pytest.approx(0.3 * identity(1e3) + 0.7 * rank(1e3))
+
+
+@pytest.mark.parametrize("family", ["laplacian", "matern32", "matern52", "gaussian"])
+def test_columns_that_matter_are_found(family):
+    X, y = table(400, d=12)
+    learned = learn(X, y, families=[family], random_state=0)
+    assert learned.relevances.sum() == pytest.approx(1.0)
+    assert learned.relevances[:2].min() > 0.05
+    assert learned.relevances[2:].sum() < 0.05
+    assert learned.family == family
+    assert 1e-3 < learned.alpha < 1.0
+    assert (np.asarray(learned.kernel.rates) > 0).tolist() == (learned.relevances > 0).tolist()
+
+
+def test_the_family_fits_the_function():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 3))
+    steps = np.floor(6.0 * X[:, 0]) % 2 + 0.05 * rng.normal(size=400)
+    smooth = np.sin(5.0 * X[:, 0]) * X[:, 1]
+    assert learn(X, steps, random_state=0).family == "laplacian"
+    assert learn(X, smooth, random_state=0).family in ("gaussian", "matern52")
+
+
+def test_units_and_tails_do_not_matter():
+    X, y = table(400, d=4)
+    heavy = np.exp(4.0 * X[:, 0])  # the same order, a wild distribution
+    plain = learn(X, y, random_state=0, families=["matern32"])
+    wild = learn(np.column_stack([1e6 * heavy + 1e3, X[:, 1:]]), y, random_state=0)
+    assert wild.relevances[0] > 0.3
+    assert wild.value < plain.value + 0.15
+
+
+def test_any_number_of_threads_gives_the_same_kernel():
+    X, y = table(700, d=5)
+    one, three = (learn(X, y, n_rows=600, random_state=3, n_jobs=jobs) for jobs in (1, 3))
+    assert one.kernel == three.kernel
+    assert one.alpha == three.alpha
+
+
+def test_sources_and_arrays_give_the_same_kernel():
+    X, y = table(500, d=4)
+    blocks = BlockSource([X[:123], X[123:]], y)
+    options = {"n_rows": 300, "families": ["laplacian"], "random_state": 1}
+    assert learn(blocks, **options).kernel == learn(X, y, **options).kernel
+
+
+def test_weights_of_zero_leave_rows_out():
+    X, y = table(300, d=4)
+    weights = np.ones(300)
+    weights[200:] = 0.0
+    spoiled = y.copy()
+    spoiled[200:] = 1e3
+    options = {"families": ["gaussian"], "random_state": 0}
+    ours = learn(X, spoiled, sample_weight=weights, **options)
+    assert ours.relevances[0] == pytest.approx(learn(X, y, **options).relevances[0], abs=0.1)
+
+
+def test_classes_with_a_rare_one():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 4))
+    labels = np.where(X[:, 2] > 2.4, "rare", np.where(X[:, 0] > 0.0, "a", "b"))
+    learned = learn(X, labels, classification=True, n_rows=300, random_state=0)
+    assert len(learned.rows) == 300
+    assert (labels[learned.rows] == "rare").sum() >= 15
+    assert learned.relevances[[0, 2]].sum() > 0.9
+
+
+def test_categories_are_equal_or_not():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(8, size=400).astype(float)
+    effect = rng.normal(size=8)[codes.astype(int)]
+    X = np.column_stack([codes, rng.normal(size=400)])
+    learned = learn(X, effect + 0.1 * X[:, 1], categorical=[0], random_state=0)
+    assert learned.kernel.families_for(2)[0] == "categorical"
+    assert learned.relevances[0] > 0.5
+
+
+def test_several_outputs_share_the_rates():
+    X, y = table(300, d=5)
+    learned = learn(X, np.stack([y, np.cos(2.0 * X[:, 3])], axis=1), random_state=0)
+    assert learned.relevances[[0, 3]].min() > 0.1
+
+
+def test_odd_tables():
+    X, y = table(60, d=4)
+    X[:, 2] = 7.0  # constant
+    assert learn(X, y, random_state=0).relevances[2] == 0.0
+    assert np.isfinite(learn(X, np.ones(60), random_state=0).alpha)
+    assert np.isfinite(learn(X[:2], y[:2], random_state=0).alpha)
+    sparse = sp.csr_array(X * (X > 0.5))
+    assert learn(sparse, y, random_state=0).relevances.shape == (4,)
+    with pytest.raises(ValueError, match="pass y"):
+        learn(X)
+    with pytest.raises(ValueError, match="'cubic' is unknown"):
+        learn(X, y, families=["cubic"])
+
+
+def test_several_families_come_best_first():
+    X, y = table(200)
+    several = learn_several(X, y, keep=3, random_state=0)
+    values = [learned.value for learned in several]
+    assert values == sorted(values)
+    assert len({learned.family for learned in several}) == 3
+    assert repr(several[0]).startswith("LearnedKernel(")
+
+
+def test_a_time_limit_is_kept():
+    import time
+
+    X, y = table(3000, d=30)
+    learn(X[:100], y[:100], random_state=0)  # compiled
+    began = time.monotonic()
+    learned = learn(X, y, time_limit=0.5, random_state=0)
+    assert time.monotonic() - began < 10.0
+    assert np.isfinite(learned.alpha)
