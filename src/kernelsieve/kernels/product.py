@@ -155,6 +155,16 @@ class Product(Kernel):
         several = isinstance(self.families, tuple)
         return self.families if several else (self.families,) * n_columns
 
+    def relevances(self) -> NDArray[np.float64]:
+        """The share of each column in the sum of the rates.
+
+        Shares compare columns of equal deviation: scaled data, or warps that scale, as those of
+        learned kernels do.
+        """
+        rates = np.atleast_1d(np.asarray(self.rates, dtype=np.float64))
+        total = float(rates.sum())
+        return rates / total if total > 0 else rates
+
     def scaled(self, factor: float) -> Product:
         """The same kernel with all rates multiplied by ``factor``."""
         rates = np.asarray(self.rates, dtype=np.float64) * factor

@@ -184,6 +184,31 @@ def solve_exact(
     solution = conjugate_gradients(
         lambda V: roots * (K @ (roots * V)) + alpha * V, right, precondition, tol, max_iter, report
     )
+    return _with_intercept(solution, roots, y, weights, fit_intercept)
+
+
+def solve_exact_at_once(
+    kernel: Any, rows: Block, alpha: float, fit_intercept: bool, n_jobs: int | None
+) -> tuple[Solution, Array]:
+    """The exact kernel ridge by one Cholesky factor of the kernel matrix, for a few thousand rows.
+
+    Returns the same as ``solve_exact``.
+    """
+    y, weights = rows.y, rows.weights
+    roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
+    gram = kernel.between(rows.X, rows.X, n_jobs).astype(np.float64, copy=False)
+    gram *= roots
+    gram *= roots.T
+    factor, _ = regularised_cholesky(gram, alpha)
+    right = roots * (np.column_stack([y, np.ones(len(y))]) if fit_intercept else y)
+    solution = Solution(cho_solve((factor, True), right), 1, 0.0)
+    return _with_intercept(solution, roots, y, weights, fit_intercept)
+
+
+def _with_intercept(
+    solution: Solution, roots: Array, y: Array, weights: Any, fit_intercept: bool
+) -> tuple[Solution, Array]:
+    """Dual coefficients and intercepts from the solutions for y and for a constant."""
     u = roots * solution.values
     if not fit_intercept:
         return Solution(u, solution.iterations, solution.residual), np.zeros(y.shape[1])

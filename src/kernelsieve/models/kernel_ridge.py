@@ -34,7 +34,12 @@ from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Kernel
-from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients, solve_exact
+from kernelsieve.linalg.iterative_ridge import (
+    FeatureBlocks,
+    solve_by_gradients,
+    solve_exact,
+    solve_exact_at_once,
+)
 from kernelsieve.linalg.normal_equations import (
     Float32Rounding,
     NormalEquations,
@@ -56,6 +61,7 @@ from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
+LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 LARGEST_DUAL = 2**27  # entries of Z that are held when there are fewer rows than features
 RISK_ROWS = 2000
 # Error of predictions, in deviations of the target, that float32 products of blocks may cause; and
@@ -364,11 +370,17 @@ class KernelRidge(RegressorMixin, FeatureModel):
             f"refine=True, with {size:,} of {len(whole):,} rows of the kernel matrix at a time,",
             "{fits} rows would fit: lower block_rows, or leave refine=False",
         )
+        kernel = self.features_.kernel_
         exact = ArraySource(whole.X.astype(np.float64), whole.y, whole.weights)
         options = (self.fit_intercept, self.tol, self._checked_max_iter(), self._report)
-        solution, intercepts = solve_exact(
-            self.features_.kernel_, self._feature_blocks(exact), alpha, *options
-        )
+        if len(whole) <= LARGEST_KERNEL_MATRIX:
+            block = exact.take(np.arange(len(whole)))
+            solution, intercepts = solve_exact_at_once(
+                kernel, block, alpha, self.fit_intercept, self.n_jobs
+            )
+        else:
+            blocks = self._feature_blocks(exact)
+            solution, intercepts = solve_exact(kernel, blocks, alpha, *options)
         self.X_fit_ = whole.X
         self.dual_coef_ = self._shaped(self._converged(solution))
         self.intercept_ = self._shaped(intercepts)

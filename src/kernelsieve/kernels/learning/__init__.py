@@ -15,7 +15,7 @@ from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._progress import track
 from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._validation import check_choice, check_count, check_positive
-from kernelsieve.kernels.learning.rates import Columns, Fit, moved, pruned, relevances, search
+from kernelsieve.kernels.learning.rates import Columns, Fit, moved, pruned, search
 from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import Block, Source, as_source
 
@@ -42,7 +42,8 @@ class LearnedKernel:
     alpha : float
         The ridge that goes with it on rows of weight 1: noise over amplitude.
     relevances : ndarray of shape (d,)
-        The share of each column in the logarithm of the kernel; their sum is 1.
+        The share of each column in the sum of the rates, which are those of columns scaled to a
+        deviation of 1.
     family : str
         Of the columns that are not categorical.
     value : float
@@ -258,9 +259,9 @@ class _Problem:
         """Every family on a few rows, on those columns that one of them finds to matter."""
         kept = self.usable
         if len(kept) > MOST_COLUMNS:
-            first = self.search("laplacian", kept, FIRST_ROWS, FIRST_ITERATIONS, deadline)
-            shares = relevances(self.parts, self.columns, first)
-            kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_COLUMNS])
+            glance = self.search("laplacian", kept, FIRST_ROWS, FIRST_ITERATIONS, deadline)
+            order = np.argsort(-glance.rates.sum(axis=0), kind="stable")
+            kept = np.sort(glance.columns[order[:MOST_COLUMNS]])
         first = self._tried([(family, kept, None, 1.0) for family in families], deadline, verbose)
         best = min(first, key=lambda fit: fit.value)
         again: list[tuple[str, NDArray[np.int64], Fit | None, float]] = []
@@ -299,10 +300,11 @@ class _Problem:
         return list(track(searches, len(fits), "rates", verbose))
 
     def result(self, fit: Fit, rows: NDArray[np.int64], trace: Sequence[Fit]) -> LearnedKernel:
+        kernel = fit.kernel(self.columns)
         return LearnedKernel(
-            fit.kernel(self.columns),
+            kernel,
             fit.alpha,
-            relevances(self.parts, self.columns, fit),
+            kernel.relevances(),
             fit.family,
             fit.value,
             rows,

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from kernelsieve._native.product_gram import CATEGORICAL
 from kernelsieve.kernels.learning.likelihood import Objective
-from kernelsieve.kernels.product import FAMILIES, Product, family_codes
+from kernelsieve.kernels.product import Product, family_codes
 from kernelsieve.kernels.warps import Warp, combined
 
 Array = NDArray[np.float64]
@@ -23,7 +23,6 @@ NOISE_BOUNDS = (-13.0, 2.0)
 AMPLITUDE_DEVIATION = 3.0  # of the prior on log a
 RATE_SCALE = 1.0  # the mean of the exponential prior on rates: weak, and it prefers none
 CORRECTIONS = 15  # of L-BFGS
-PAIRS = 2000  # of rows that relevances are averaged over
 WEAKEST = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 1e-3, 1e-4)  # relevances to do without
 PRICE = 3.0  # of a column
 
@@ -207,42 +206,13 @@ def search(
     return Fit(family, kept, parameters, value, n, iterations, seconds)
 
 
-def relevances(parts: Array, columns: Columns, fit: Fit) -> Array:
-    """The share of each column in the logarithm of the kernel, on average over pairs of rows."""
-    n = parts.shape[1]
-    step = max(1, n // PAIRS)
-    mean = np.zeros(len(columns))
-    for i, rates in zip(fit.columns, fit.rates.T, strict=True):
-        values = parts[:, ::step, i]
-        distances = np.abs(values - np.roll(values, len(values[0]) // 2, axis=1))
-        t = rates @ distances
-        family = "categorical" if columns.categorical[i] else fit.family
-        if family == "categorical":
-            mean[i] = rates[0] * (distances[0] != 0).mean()
-        else:
-            mean[i] = float(np.mean(-log_value(family, t)))
-    total = mean.sum()
-    return mean / total if total > 0 else mean
-
-
-def log_value(family: str, t: Array) -> Array:
-    """The logarithm of a one-dimensional kernel."""
-    if family == FAMILIES[0]:
-        return -(t**2)
-    if family == FAMILIES[1]:
-        return -t
-    if family == FAMILIES[2]:
-        return np.log1p(np.sqrt(3.0) * t) - np.sqrt(3.0) * t
-    return np.log1p(np.sqrt(5.0) * t + 5.0 / 3.0 * t**2) - np.sqrt(5.0) * t
-
-
 def pruned(fit: Fit, parts: Array, columns: Columns, target: Array, noise: Array, rule: str) -> Fit:
     """The same without columns that are not worth their price.
 
     The weakest columns are taken out together, as many as the objective allows: each may cost it
     PRICE, in units of log likelihood of all rows.
     """
-    shares = relevances(parts, columns, fit)[fit.columns]
+    shares = fit.rates.sum(axis=0) / fit.rates.sum()
     for weakest in WEAKEST:
         stays = shares > weakest
         dropped = len(stays) - int(stays.sum())
