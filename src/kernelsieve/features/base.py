@@ -23,6 +23,7 @@ from kernelsieve.kernels import (
     Matern,
     Product,
     SeriesKernel,
+    learn,
     resolve_kernel,
 )
 from kernelsieve.sources.base import (
@@ -32,9 +33,11 @@ from kernelsieve.sources.base import (
     given_source,
     lazy_on_dask,
 )
+from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
 BOUNDED = (Gaussian, Laplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
     "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
@@ -207,8 +210,24 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
                 )
 
     def _resolve_kernel(self, X: Source) -> Kernel:
+        if isinstance(self.kernel, str) and self.kernel == LEARNED:
+            return self._learned_kernel(X)
         degree, coef0 = getattr(self, "degree", 3), getattr(self, "coef0", 1.0)
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
+
+    def _learned_kernel(self, X: Source) -> Kernel:
+        """The kernel that explains the targets best, which may be numbers or labels."""
+        summary = target_summary(X)
+        if summary is None:
+            raise ValueError(
+                "kernel='learned' is learned from a target: pass y to fit, or choose a kernel"
+            )
+        labels = summary.labels is not None
+        options: dict[str, Any] = {
+            "random_state": root_seed(self.random_state),
+            "n_jobs": self.n_jobs,
+        }
+        return learn(X, classification=labels, **options).kernel
 
     def _block_rows(self, dtype: Any) -> int:
         if self._rows_at_once is not None:

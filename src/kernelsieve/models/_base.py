@@ -17,6 +17,8 @@ from kernelsieve._parallel import thread_count
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.features.base import LEARNED
+from kernelsieve.kernels import Product
 from kernelsieve.sources.base import (
     ArraySource,
     Block,
@@ -59,8 +61,9 @@ class FeatureModel(PersistentEstimator):
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
         self._rows_per_block(rows.shape[0])  # says so where block_rows is wrong
-        warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
         self.features_ = self._fresh_features(**inherited)
+        if not has_rates(self.features_.kernel):
+            warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
         self.features_.fit(rows)
 
     def _valid_rows(self, X: Any, reset: bool = False) -> Any:
@@ -132,6 +135,26 @@ class FeatureModel(PersistentEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def has_rates(kernel: Any) -> bool:
+    """Whether a kernel scales every column by itself."""
+    return isinstance(kernel, Product) or is_learned(kernel)
+
+
+def is_learned(kernel: Any) -> bool:
+    """Whether a kernel is yet to be learned from the target."""
+    return isinstance(kernel, str) and kernel == LEARNED
+
+
+def relevances_of(kernel: Any, n_columns: int) -> NDArray[np.float64]:
+    """The share of each column in the rates of a product kernel."""
+    if not isinstance(kernel, Product):
+        raise AttributeError(
+            f"{kernel!r} has no rate for each column: relevances are those of learned kernels"
+        )
+    shares = kernel.relevances()
+    return shares if len(shares) == n_columns else np.full(n_columns, 1.0 / n_columns)
 
 
 def finite(values: NDArray[Any], what: str) -> NDArray[Any]:

@@ -54,6 +54,7 @@ from kernelsieve.models._base import (
     FeatureModel,
     columns_of,
     finite,
+    is_learned,
     mixing_of,
 )
 from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
@@ -222,7 +223,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         rows = self._with_columns(self._numeric(X, y, sample_weight))
         self._forget()
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
-        seen = ArraySource(rows.in_memory("refine=True")) if self.refine else rows
+        blind = self.refine and not is_learned(self._fresh_features().kernel)
+        seen = ArraySource(rows.in_memory("refine=True")) if blind else rows
         self._fit_features(seen, alpha=alpha)
         self.solver_ = self._choose_solver(rows.shape[0])
         if self.solver_ == "cholesky":

@@ -1,4 +1,4 @@
-"""Kernel ridge regression with alpha and the bandwidth chosen by cross-validation."""
+"""Kernel ridge regression with the kernel learned, or alpha and the bandwidth searched for."""
 
 from __future__ import annotations
 
@@ -9,28 +9,39 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
-from kernelsieve.features import FeatureMap
+from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models._base import FeatureModel, columns_of
+from kernelsieve.models._base import FeatureModel, columns_of, relevances_of
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.tuning.learned import choose_learned
 from kernelsieve.tuning.search import positive_numbers, search
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):
-    """Kernel ridge regression with alpha, and optionally gamma, chosen by cross-validation.
+    """Kernel ridge regression that learns its kernel, or searches for gamma and alpha.
 
-    One eigendecomposition serves all alphas. For maps that do not look at the target, the error is
+    Without ``features`` the kernel is learned: one rate and one monotone warp for each column by
+    marginal likelihood on some of the rows (``kernels.learn``), and the family, the width and alpha
+    by the error on other rows. Columns need no scaling. Up to 6,000 rows the ridge is that of the
+    exact kernel; with more rows it uses 2,000 landmarks.
+
+    With ``features`` every alpha and every gamma is tried on that map. One eigendecomposition
+    serves all alphas. For maps that do not look at the target, the error is
     the exact leave-one-out error in closed form. Maps that do look are fitted again for every fold,
     so that they never see the rows they are judged on.
 
     Parameters
     ----------
-    features : FeatureMap, default AdaptiveFeatures()
-        The map that stands for the kernel.
-    alphas : array-like of float, default 13 values from 1e-3 to 1e3
-        Ridges to try.
+    features : FeatureMap, optional
+        The map that stands for the kernel. None learns the kernel; for sparse rows, or if
+        ``gammas`` or ``cv`` are given, None is AdaptiveFeatures().
+    alphas : array-like of float, optional
+        Ridges to try. None is 13 values from 1e-3 to 1e3, or with a learned kernel a range around
+        the likelihood's.
     gammas : array-like of float, optional
         Bandwidths to try; None keeps that of the map.
     cv : int, splitter or None, default None
@@ -38,8 +49,13 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         that is not in memory takes a number of folds only, and they are consecutive rows.
     fit_intercept : bool, default True
         Whether to fit an intercept, which is not penalised.
+    time_limit : float, optional
+        Seconds for learning the kernel and the fit that follows; None sets no limit.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
+    random_state : int, RandomState, Generator or None
+        Draws the rows that the kernel is learned from, and the landmarks. A map that is given has
+        its own.
     n_jobs : int, default all cores
         Number of threads.
     verbose : int, default 0
@@ -52,9 +68,11 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     gamma_ : float or None
         The best bandwidth; None if no gammas were given.
     best_rmse_ : float
-        The cross-validated root mean square error of the best combination.
+        The cross-validated root mean square error of the best combination; with a learned kernel,
+        on rows that its rates were not learned from.
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
+        With a learned kernel, every family and width that was tried, without a gamma.
     model_ : KernelRidge
         The ridge with the best combination, fitted to all rows.
     features_ : FeatureMap
@@ -63,6 +81,10 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         Coefficients of ``model_``.
     intercept_ : float or ndarray of shape (n_outputs,)
         Intercept of ``model_``.
+    kernel_ : Kernel
+        The kernel of ``features_``.
+    relevances_ : ndarray of shape (d,)
+        The share of each column in the sum of the rates, for product kernels.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -76,6 +98,9 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     >>> model = KernelRidgeCV(RowNormFeatures(50, random_state=0), gammas=[0.01, 0.1])
     >>> float(model.fit(X, np.sin(X[:, 0])).gamma_)
     0.1
+    >>> learned = KernelRidgeCV(random_state=0).fit(X, np.sin(3 * X[:, 1]))
+    >>> learned.relevances_.round(1)
+    array([0., 1., 0.])
     """
 
     _state_parameters: ClassVar = dict.fromkeys(
@@ -117,7 +142,9 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         gammas: Any = None,
         cv: Any = None,
         fit_intercept: bool = True,
+        time_limit: float | None = None,
         block_rows: int | None = None,
+        random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -126,12 +153,14 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.gammas = gammas
         self.cv = cv
         self.fit_intercept = fit_intercept
+        self.time_limit = time_limit
         self.block_rows = block_rows
+        self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Try all combinations, and fit the best one to all rows.
+        """Learn the kernel, or try all combinations, and fit the best one to all rows.
 
         Parameters
         ----------
@@ -148,6 +177,9 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         alphas = self._checked_alphas()
         given = self._numeric(X, y, sample_weight)
         rows = columns_of(given)
+        nothing_chosen = self.features is None and self.gammas is None and self.cv is None
+        if nothing_chosen and not rows.sparse and rows.shape[0] > 1:
+            return self._fit_learned(given, rows)
         base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])))
         found = search(
             base,
@@ -171,6 +203,43 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
+
+    def _fit_learned(self, given: Source, rows: Source) -> Self:
+        """Learn the kernel from the rows and their columns of targets."""
+        seed = root_seed(self.random_state)
+        chosen = choose_learned(
+            rows,
+            alphas=None if self.alphas is None else self._checked_alphas(),
+            fit_intercept=self.fit_intercept,
+            time_limit=self.time_limit,
+            seed=seed,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        self.gamma_, self.alpha_, self.best_rmse_ = None, chosen.alpha, chosen.rmse
+        self.cv_results_ = {
+            "gamma": np.full(len(chosen.tried), None, dtype=object),
+            "alpha": np.array([tried.alpha for tried in chosen.tried]),
+            "rmse": np.array([tried.rmse for tried in chosen.tried]),
+        }
+        features = NystromFeatures(
+            chosen.n_components, kernel=chosen.kernel, random_state=seed, n_jobs=self.n_jobs
+        )
+        self.model_ = self._ridge(features, chosen.alpha).set_params(refine=chosen.exact).fit(given)
+        self.features_ = self.model_.features_
+        self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
+        return self
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel of the fitted map."""
+        check_is_fitted(self)
+        return self.features_.kernel_
+
+    @property
+    def relevances_(self) -> NDArray[np.float64]:
+        """The share of each column in the sum of the rates of a product kernel."""
+        return relevances_of(self.kernel_, self.n_features_in_)
 
     def _ridge(self, features: FeatureMap, alpha: float) -> KernelRidge:
         return KernelRidge(

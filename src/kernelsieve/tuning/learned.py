@@ -27,6 +27,8 @@ from kernelsieve.sources.base import Block, Source
 
 Array = NDArray[np.float64]
 
+FEW_ROWS = 200  # of fewer a best width means little, and nobody is warned of it
+
 
 @dataclass(frozen=True)
 class LearnOptions:
@@ -59,7 +61,7 @@ class LearnOptions:
     exact_judged_rows: int = 1500
     families: int = 2
     step: float = 2.0
-    narrowest: float = 4.0
+    narrowest: float = 8.0
     widest: float = 1.0 / 32.0
 
 
@@ -326,10 +328,8 @@ def _search(
 
 
 def _warn_at_edge(best: Judged, options: LearnOptions) -> None:
-    if (
-        not options.widest < best.factor / options.step
-        or best.factor * options.step > options.narrowest
-    ):
+    inside = options.widest * options.step <= best.factor <= options.narrowest / options.step
+    if not inside and len(best.learned.rows) >= FEW_ROWS:
         warnings.warn(
             f"the best width lies at the edge of the search (rates x {best.factor:g}): the learned "
             "kernel may not suit this table; pass features= with a kernel of your own to compare",

@@ -15,7 +15,7 @@ from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._progress import track
 from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._validation import check_choice, check_count, check_positive
-from kernelsieve.kernels.learning.rates import Columns, Fit, moved, pruned, search
+from kernelsieve.kernels.learning.rates import IDLE, WEAKEST, Columns, Fit, moved, pruned, search
 from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import Block, Source, as_source
 
@@ -25,6 +25,7 @@ SCREENED_ITERATIONS = 30
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FIRST_ROWS, FIRST_ITERATIONS = 300, 15  # of the search that picks them among more columns
+FEW_COLUMNS = 40  # all of which a search on few rows may keep
 NOTHING_FOUND = 0.47  # the objective, which is 0.5 for a kernel that explains nothing
 NARROWER = 6.0
 FAR_BEHIND = 0.1
@@ -157,11 +158,20 @@ def learn_several(
 
 
 def best_of_families(fits: Sequence[Fit]) -> list[Fit]:
-    """The best search of every family, best first."""
+    """The best search of every family: the best of all, the best of the other kind, the rest.
+
+    The Laplacian is rough and the others are smooth. Between the kinds the likelihood errs more
+    than within, where the families hardly differ.
+    """
     best: dict[str, Fit] = {}
     for fit in sorted(fits, key=lambda fit: fit.value):
         best.setdefault(fit.family, fit)
-    return list(best.values())
+    ranked = list(best.values())
+    rough = ranked[0].family == "laplacian"
+    other = next((fit for fit in ranked if (fit.family == "laplacian") != rough), None)
+    return (
+        ranked if other is None else [ranked[0], other, *(f for f in ranked[1:] if f is not other)]
+    )
 
 
 def _drawn(
@@ -253,7 +263,9 @@ class _Problem:
                 deadline=deadline,
                 n_jobs=1,
             )
-            return pruned(fit, parts, self.columns, target, noise, self.rule)
+            sparing = n_rows < self.n_rows and len(kept) <= FEW_COLUMNS
+            thresholds = IDLE if sparing else WEAKEST
+            return pruned(fit, parts, self.columns, target, noise, self.rule, thresholds)
 
     def screen(self, families: Sequence[str], deadline: float, verbose: int) -> list[Fit]:
         """Every family on a few rows, on those columns that one of them finds to matter."""
@@ -291,8 +303,12 @@ class _Problem:
     def refine(self, fits: Sequence[Fit], deadline: float, verbose: int) -> list[Fit]:
         """The best families on all rows."""
         searches = ordered_map(
-            lambda fit: self.search(
-                fit.family, fit.columns, self.n_rows, REFINED_ITERATIONS, deadline, fit
+            lambda fit: (
+                fit
+                if time.monotonic() > deadline
+                else self.search(
+                    fit.family, fit.columns, self.n_rows, REFINED_ITERATIONS, deadline, fit
+                )
             ),
             list(fits),
             self.n_jobs,

@@ -21,10 +21,13 @@ RATE_BOUNDS = (-12.0, 4.0)
 AMPLITUDE_BOUNDS = (-5.0, 7.0)
 NOISE_BOUNDS = (-13.0, 2.0)
 AMPLITUDE_DEVIATION = 3.0  # of the prior on log a
-RATE_SCALE = 1.0  # the mean of the exponential prior on rates: weak, and it prefers none
+RATE_DEVIATION = 2.0  # of the prior on log rates, whose mean is where searches begin
 CORRECTIONS = 15  # of L-BFGS
-WEAKEST = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 1e-3, 1e-4)  # relevances to do without
-PRICE = 3.0  # of a column
+WEAKEST = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3)  # rates, relative to their mean
+IDLE = (0.02, 0.01, 1e-3)  # the same after a search on few rows, which does not know better
+# What a column must be worth, in log likelihood. A high price costs columns with a weak effect; a
+# low one keeps noise, of which there is more among many columns.
+PRICE, PRICE_OF_CHOICE = 0.3, 0.01  # and so much more for each column to choose from
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,14 @@ def search(
     began = time.monotonic()
     objective = _objective(parts, columns, kept, target, noise, family, rule, n_jobs)
     n, m = len(target), 2 * len(kept)
+    center = np.zeros(m + 2)
+    center[:m] = np.log(start_rate(family, max(1, len(kept))) / 2.0)
+    deviations = np.full(m + 2, RATE_DEVIATION)
+    deviations[m:] = AMPLITUDE_DEVIATION, np.inf
     if start is None:
-        parameters = np.full(m + 2, np.log(start_rate(family, max(1, len(kept))) / 2.0))
+        parameters = center.copy()
         parameters[:m] += np.log(stretch)
-        parameters[m:] = 0.0, np.log(0.2)
+        parameters[m + 1] = np.log(0.2)
     else:
         parameters = start.parameters
 
@@ -174,17 +181,14 @@ def search(
     def penalised(theta: Array) -> tuple[float, Array]:
         nonlocal best
         value, gradient = objective(theta)
-        rates = np.exp(theta[:m])
-        value += (rates.sum() / RATE_SCALE + 0.5 * (theta[m] / AMPLITUDE_DEVIATION) ** 2) / n
-        gradient[:m] += rates / RATE_SCALE / n
-        gradient[m] += theta[m] / AMPLITUDE_DEVIATION**2 / n
+        scores = (theta - center) / deviations
+        gradient += scores / deviations / n
+        value += 0.5 * float(scores @ scores) / n
         if value < best[0]:
             best = (value, theta.copy())
-        return value, gradient
-
-    def stop(theta: Array) -> None:
         if time.monotonic() > deadline:
             raise StopIteration
+        return value, gradient
 
     bounds = [RATE_BOUNDS] * m + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]
     iterations = 0
@@ -195,7 +199,6 @@ def search(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            callback=stop,
             options={"maxiter": max_iter, "maxcor": CORRECTIONS, "ftol": 1e-5, "gtol": 1e-4},
         )
         iterations = int(found.nit)
@@ -206,25 +209,39 @@ def search(
     return Fit(family, kept, parameters, value, n, iterations, seconds)
 
 
-def pruned(fit: Fit, parts: Array, columns: Columns, target: Array, noise: Array, rule: str) -> Fit:
+def pruned(
+    fit: Fit,
+    parts: Array,
+    columns: Columns,
+    target: Array,
+    noise: Array,
+    rule: str,
+    thresholds: tuple[float, ...],
+) -> Fit:
     """The same without columns that are not worth their price.
 
     The weakest columns are taken out together, as many as the objective allows: each may cost it
-    PRICE, in units of log likelihood of all rows.
+    a price, in units of log likelihood of all rows.
     """
+
+    def value_of(other: Fit) -> float:
+        kept = other.columns
+        objective = _objective(parts, columns, kept, target, noise, fit.family, rule, 1)
+        return objective(other.parameters)[0]
+
     shares = fit.rates.sum(axis=0) / fit.rates.sum()
-    for weakest in WEAKEST:
-        stays = shares > weakest
+    price = PRICE + PRICE_OF_CHOICE * len(columns)
+    before = None
+    for weakest in thresholds:
+        stays = shares > weakest / len(shares)
         dropped = len(stays) - int(stays.sum())
         if not dropped or not stays.any():
             continue
+        before = value_of(fit) if before is None else before
         fewer = _restricted(fit, stays)
-        kept = fewer.columns
-        value, _ = _objective(parts, columns, kept, target, noise, fit.family, rule, 1)(
-            fewer.parameters
-        )
-        if (value - fit.value) * target.size <= PRICE * dropped:
-            return replace(fewer, value=value)
+        increase = value_of(fewer) - before
+        if increase * target.size <= price * dropped:
+            return replace(fewer, value=fit.value + increase)
     return fit
 
 
