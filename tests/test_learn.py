@@ -17,7 +17,13 @@ from kernelsieve.kernels.product import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning.learned import ExactJudge, LandmarkJudge, LearnOptions, choose_learned
+from kernelsieve.tuning.learned import (
+    ApartJudge,
+    ExactJudge,
+    LandmarkJudge,
+    LearnOptions,
+    choose_learned,
+)
 
 MIXED = ["laplacian", "matern32", "matern52", "gaussian", "matern32", "categorical"]
 NOTHING = np.empty((0, 0))
@@ -269,6 +275,16 @@ def test_judges_leave_rows_out():
             residuals.append(y[i] - kernel(X[[i]], X[others])[0] @ dual)
         expected = np.sqrt(np.average(np.square(residuals), weights=weights[outside]))
         assert judge.errors(kernel, np.array([0.1]))[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_rows_set_apart_are_predicted_from_the_others():
+    X, y = uneven(40)
+    apart = np.arange(40) % 4 == 0
+    kernel = learn(X, y, random_state=0).kernel
+    judge = ApartJudge(ArraySource(X, y[:, None]).take(np.arange(40)), apart, False)
+    dual = np.linalg.solve(kernel(X[~apart]) + 0.1 * np.eye(30), y[~apart])
+    expected = np.sqrt(np.mean((y[apart] - kernel(X[apart], X[~apart]) @ dual) ** 2))
+    assert judge.errors(kernel, np.array([0.1]))[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("n", [60, 400])

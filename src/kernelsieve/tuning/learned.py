@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
 from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._random import keyed_rows
@@ -43,14 +44,19 @@ class LearnOptions:
     landmarks : int
     judged_rows, judged_landmarks : int
         Of the ridge that compares kernels, where the table has more.
-    exact_judged_rows : int
-        The same for the exact kernel.
+    left_out_rows : int
+        Up to so many rows the exact kernel is judged by leave-one-out; beyond, on rows set apart.
+    apart_rows, exact_judged_rows : int
+        Rows set apart, and rows that they are predicted from.
     families : int
         How many go from the likelihood to the judge.
     step : float
         Between factors that are tried.
     narrowest, widest : float
         Factors beyond which the search does not go.
+    shares : tuple of float
+        Of the mean rate in the rates of mixed kernels, which are tried at the best factor. They
+        keep columns that the likelihood has dropped too early.
     """
 
     learn_rows: int = 1500
@@ -58,11 +64,14 @@ class LearnOptions:
     landmarks: int = 2000
     judged_rows: int = 5000
     judged_landmarks: int = 1000
-    exact_judged_rows: int = 1500
+    left_out_rows: int = 1500
+    apart_rows: int = 1000
+    exact_judged_rows: int = 3000
     families: int = 2
     step: float = 2.0
     narrowest: float = 8.0
     widest: float = 1.0 / 32.0
+    shares: tuple[float, ...] = (0.2, 0.6)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,8 @@ class Judged:
     learned : LearnedKernel
     factor : float
         Of its rates.
+    share : float
+        Of their mean in each of them.
     alpha : float
         The best one.
     rmse : float
@@ -82,13 +93,9 @@ class Judged:
 
     learned: LearnedKernel
     factor: float
+    share: float
     alpha: float
     rmse: float
-
-    @property
-    def kernel(self) -> Product:
-        """With the factor."""
-        return self.learned.kernel.scaled(self.factor)
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,13 @@ class Chosen:
     rmse: float
     relevances: Array
     tried: tuple[Judged, ...]
+
+
+def adjusted(kernel: Product, factor: float, share: float) -> Product:
+    """The same kernel with rates that are mixed with their mean and multiplied by a factor."""
+    rates = np.asarray(kernel.rates)
+    mixed = factor * ((1.0 - share) * rates + share * rates.mean())
+    return replace(kernel, rates=tuple(mixed.tolist()))
 
 
 class _Judge(ABC):
@@ -149,6 +163,29 @@ class ExactJudge(_Judge):
             shifted.flat[:: len(gram) + 1] += alpha / self.weights
             _, inverse = inverse_of(shifted)
             found.append(self._rmse((inverse @ self.y) / np.diag(inverse)[:, None]))
+        return np.array(found)
+
+
+class ApartJudge(_Judge):
+    """Ridges on the exact kernel matrix of some rows, judged on those outside A among others."""
+
+    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
+        super().__init__(rows, outside, fit_intercept)
+        self.known = np.flatnonzero(~outside)
+
+    def errors(self, kernel: Product, alphas: Array) -> Array:
+        known, new = self.X[self.known], self.X[self.outside]
+        gram = kernel.between(known, known, 1).astype(np.float64, copy=False)
+        cross = kernel.between(new, known, 1).astype(np.float64, copy=False)
+        found = []
+        for alpha in alphas:
+            shifted = gram.copy()
+            shifted.flat[:: len(gram) + 1] += alpha / self.weights[self.known]
+            lower, _ = regularised_cholesky(shifted, 0.0)
+            residuals = np.zeros_like(self.y)
+            dual = cho_solve((lower, True), self.y[self.known], check_finite=False)
+            residuals[self.outside] = self.y[self.outside] - cross @ dual
+            found.append(self._rmse(residuals))
         return np.array(found)
 
 
@@ -249,7 +286,7 @@ def choose_learned(
         final = again
     size = min(n, options.judged_landmarks if exact else options.landmarks)
     return Chosen(
-        final.kernel.scaled(best.factor),
+        adjusted(final.kernel, best.factor, best.share),
         best.alpha,
         exact,
         size,
@@ -272,19 +309,20 @@ def _judge_of(
     others = np.setdiff1d(np.arange(n), learned, assume_unique=True)
     if len(others) == 0:
         others = learned
-    most = options.exact_judged_rows if exact else options.judged_rows
-    chosen = others[keyed_rows(len(others), min(most, len(others)), seed, "judge")]
-    # Rows of A may help to predict the others; few of them, where there are enough others.
-    room = max(0, most - len(chosen))
-    helpers = learned[keyed_rows(len(learned), min(room, len(learned)), seed, "helpers")]
-    together = np.union1d(chosen, helpers if room else chosen[:0])
-    block = rows.take(together)
-    outside = np.isin(together, chosen)
+    if exact and n > options.left_out_rows:
+        size = min(options.apart_rows, max(1, len(others) // 2))
+        apart = others[keyed_rows(len(others), size, seed, "judge")]
+        rest = np.setdiff1d(np.arange(n), apart, assume_unique=True)
+        known = rest[keyed_rows(len(rest), options.exact_judged_rows, seed, "known")]
+        together = np.union1d(apart, known)
+        return ApartJudge(rows.take(together), np.isin(together, apart), fit_intercept)
     if exact:
-        return ExactJudge(block, outside, fit_intercept)
-    size = min(n, options.judged_landmarks)
-    landmarks = rows.take(keyed_rows(n, size, seed, "landmarks")).X
-    return LandmarkJudge(block, outside, fit_intercept, landmarks)
+        block = rows.take(np.arange(n))
+        return ExactJudge(block, np.isin(np.arange(n), others), fit_intercept)
+    chosen = others[keyed_rows(len(others), options.judged_rows, seed, "judge")]
+    landmarks = rows.take(keyed_rows(n, options.judged_landmarks, seed, "landmarks")).X
+    everything = np.ones(len(chosen), dtype=bool)
+    return LandmarkJudge(rows.take(chosen), everything, fit_intercept, landmarks)
 
 
 def _search(
@@ -298,7 +336,7 @@ def _search(
 ) -> list[Judged]:
     """Every family at several factors: from 1 on, in the direction in which the error falls."""
 
-    def judged(learned: LearnedKernel, factor: float) -> Judged:
+    def judged(learned: LearnedKernel, factor: float, share: float = 0.0) -> Judged:
         with one_thread():
             if alphas is not None:
                 tried = alphas
@@ -306,9 +344,9 @@ def _search(
                 tried = learned.alpha * np.array([0.25, 1.0, 4.0])
             else:
                 tried = np.logspace(-7.0, 2.0, 19)
-            errors = judge.errors(learned.kernel.scaled(factor), tried)
+            errors = judge.errors(adjusted(learned.kernel, factor, share), tried)
         best = int(np.argmin(errors))
-        return Judged(learned, factor, float(tried[best]), float(errors[best]))
+        return Judged(learned, factor, share, float(tried[best]), float(errors[best]))
 
     def climb(learned: LearnedKernel) -> list[Judged]:
         found = [judged(learned, 1.0)]
@@ -321,6 +359,10 @@ def _search(
                 best, factor = found[-1], factor * step
             if best.factor != 1.0:
                 break
+        best = min(found, key=lambda one: one.rmse)
+        for share in options.shares:
+            if time.monotonic() < deadline:
+                found.append(judged(learned, best.factor, share))
         return found
 
     found = list(ordered_map(climb, candidates, n_jobs))

@@ -109,7 +109,7 @@ class Fit:
 
     def kernel(self, columns: Columns) -> Product:
         """The kernel of all columns."""
-        rates, warps = np.zeros(len(columns)), list(columns.identity)
+        rates, warps = np.zeros(len(columns)), list(columns.rank)
         families = ["categorical" if c else self.family for c in columns.categorical]
         for i, (linear, rank) in zip(self.columns, self.rates.T, strict=True):
             if columns.categorical[i]:
