@@ -14,7 +14,7 @@ CONSTANT, GAUSSIAN, EXPONENTIAL, LEVELS = range(4)  # how a column's table is re
 def fill_cells(values, inverse_width, most, numbers, low, high, counts):
     """Count values by floor(value * inverse_width) in a hash table of open addressing.
 
-    numbers is NaN where a slot is empty. Returns the number of missing values, or -1 if more than
+    counts is 0 where a slot is empty. Returns the number of missing values, or -1 if more than
     ``most`` cells are occupied.
     """
     mask = len(numbers) - 1

@@ -8,6 +8,7 @@ so an outlier at any distance costs one cell.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,31 @@ from kernelsieve._native.local import fill_cells
 
 FINEST_LEVEL = -24  # cells of width 2^-24 at first
 MOST_CELLS = 4096
+LEVELS_AT_ONCE = 4  # when the width is looked for
 TABLE_SIZE = 4 * MOST_CELLS  # slots of the hash table that counts a block's cells
 LARGEST = 1e300  # values beyond count as this: products with the finest scale stay finite
+
+
+class _Table:
+    """A hash table of cells."""
+
+    def __init__(self) -> None:
+        self.numbers, self.low, self.high = (np.empty(TABLE_SIZE) for _ in range(3))
+        self.counts = np.empty(TABLE_SIZE, dtype=np.int64)
+
+    def fill(self, values: NDArray[np.float64], level: int) -> int:
+        """Count values in cells of width 2^level; the missing ones, or -1 for too many cells."""
+        self.counts[:] = 0
+        inverse = 2.0**-level
+        return int(
+            fill_cells(values, inverse, MOST_CELLS, self.numbers, self.low, self.high, self.counts)
+        )
+
+    def sorted(self) -> tuple[Any, ...]:
+        """Numbers, low, high and counts of the occupied cells."""
+        used = np.flatnonzero(self.counts)
+        used = used[np.argsort(self.numbers[used])]
+        return self.numbers[used], self.low[used], self.high[used], self.counts[used]
 
 
 @dataclass
@@ -47,30 +71,26 @@ class Cells:
     n_missing: int = 0
 
     @classmethod
-    def of_values(cls, values: NDArray[np.floating], level: int = FINEST_LEVEL) -> Cells:
+    def of_values(cls, values: NDArray[Any]) -> Cells:
         """The cells of some values.
 
         Parameters
         ----------
         values : ndarray of shape (n,)
             NaN stands for a missing value.
-        level : int
-            Where to start; cells that turn out too many are merged.
         """
-        values = np.clip(values.astype(np.float64, copy=False), -LARGEST, LARGEST)
-        # Zero is a cell number of its own kind: the table's empty slots are NaN.
-        numbers, low, high = (np.full(TABLE_SIZE, np.nan) for _ in range(3))
-        counts = np.zeros(TABLE_SIZE, dtype=np.int64)
-        while True:
-            n_missing = fill_cells(values, 2.0**-level, MOST_CELLS, numbers, low, high, counts)
-            if n_missing >= 0:
-                break
+        values = np.array(np.clip(values, -LARGEST, LARGEST), dtype=np.float64)
+        table = _Table()
+        # The first values need no wider cells than all of them, and show where to start.
+        some, level = values[: 2 * MOST_CELLS], FINEST_LEVEL
+        while table.fill(some, level) < 0:
+            level += LEVELS_AT_ONCE
+        while level > FINEST_LEVEL and table.fill(some, level - 1) >= 0:
+            level -= 1
+        while (n_missing := table.fill(values, level)) < 0:
             level += 1
-            numbers[:] = np.nan
-            counts[:] = 0
-        used = np.flatnonzero(counts)
-        used = used[np.argsort(numbers[used])]
-        return cls(level, numbers[used], low[used], high[used], counts[used], int(n_missing))
+        numbers, low, high, counts = table.sorted()
+        return cls(level, numbers, low, high, counts, n_missing)
 
     def __iadd__(self, other: Cells) -> Cells:
         level = max(self.level, other.level)
@@ -104,6 +124,13 @@ class Cells:
             np.add.reduceat(self.counts[order], starts),
             self.n_missing,
         )
+
+    def reduced(self, most: int) -> Cells:
+        """The same values in at most so many cells."""
+        cells = self
+        while len(cells) > most:
+            cells = cells.at_level(cells.level + 1)
+        return cells
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -22,7 +22,8 @@ EVERYWHERE = 1e-7  # weight of all points together in a distribution: it orders 
 LARGEST_LOSS = 1e-6  # of k(u, u) = 1 at any training value, by the functions that are not kept
 ROUNDING = 1e-13
 SMALLEST_RESIDUAL = 1e-9  # mean loss below which a column of the Laplacian needs no tents
-CHECKED_VALUES = 512
+CHECKED_VALUES = 128
+MOMENT_CELLS = 512  # that stand for a column's distribution
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,8 @@ def _adapted(plain: ColumnBasis, cells: Cells, align: str) -> ColumnBasis:
     k(missing, missing) = 1.
     """
     plain = replace(plain, masses=np.zeros(plain.matrix.shape[1]))
+    if plain.family in FAMILIES:  # these vary little within a cell; categories do not
+        cells = cells.reduced(MOMENT_CELLS)
     values = plain._known(cells.middles)
     share = cells.missing_share
     # A little weight all over the range: new rows, too, must find few functions enough.

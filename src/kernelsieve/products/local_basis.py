@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,8 @@ class LocalBasis:
     def squares(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """e_k^2 of one column for its orders: shape (n_orders, B)."""
         basis = self.bases[coordinate]
-        values = np.square(basis.values(line))
+        values = self._tables.values(coordinate, line)
+        np.square(values, out=values)
         if not basis.tents:
             return values
         rest = np.clip(1.0 - values.sum(axis=0), 0.0, None)
@@ -123,6 +125,11 @@ class LocalBasis:
     def restricted(self, multisets: Multisets) -> LocalTables:
         """Tables to evaluate the orders that ``multisets`` use."""
         return LocalTables.of_bases(self.bases, multisets)
+
+    @cached_property
+    def _tables(self) -> LocalTables:
+        """Tables of all functions, from which many values come cheaper than from the points."""
+        return LocalTables(self.bases, [np.arange(basis.n_functions) for basis in self.bases])
 
     # --- tents -----------------------------------------------------------------------------------
 

@@ -191,6 +191,32 @@ class LocalTables(Persistent):
         )
         return table, roots
 
+    def values(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
+        """The functions in use of one column, tents last: shape (n_orders, B)."""
+        arrays, i = self._arrays, coordinate
+        places, tables, points, matrices, _, tents = (slice(*at[i : i + 2]) for at in self._starts)
+        n_functions, n_tents = arrays["sizes"][i, 4:]
+        out = np.empty((n_functions + n_tents, len(line)))
+        native.column_values(
+            line,
+            arrays["kinds"][i],
+            GRID_STEP,
+            FAMILIES["gaussian"].reach,
+            arrays["settings"][2 * i],
+            int(arrays["settings"][2 * i + 1]),
+            arrays["places"][places],
+            arrays["first_rows"][places],
+            arrays["n_rows"][places],
+            arrays["missing_rows"][i],
+            arrays["tables"][tables].reshape(-1, n_functions),
+            arrays["points"][points],
+            arrays["matrices"][matrices].reshape(-1, n_functions),
+            arrays["tent_left"][tents],
+            arrays["tent_right"][tents],
+            out,
+        )
+        return out
+
     def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         raise TypeError("local bases are for dense data: use basis='monomial'")
 
@@ -294,20 +320,28 @@ def _exponential_table(
     """Rows of exp(-c t) t^p and exp(-c s) s^p, t and s the distances from the knots around a value.
 
     A kernel exp(-c r) sum_q a_q (c r)^q with r = t + r_0 is exp(-c t) times a polynomial of t whose
-    coefficients depend on r_0 alone: sums over all points on one side are sums of those.
+    coefficients depend on r_0 alone. So the sum over all points on one side of a value has few
+    coefficients, and those at a knot follow from those at the knot before it.
     """
     width, n = len(polynomial), len(knots)
     table = np.zeros((n + 1, 2 * width, matrix.shape[1]))
-    for side, places in ((0, np.arange(1, n + 1)), (1, np.arange(n))):
-        edge = knots[places - 1] if side == 0 else knots[places]
-        away = edge[:, None] - knots if side == 0 else knots - edge[:, None]
-        inside = away >= 0.0
-        away = np.where(inside, away, 0.0)
-        damped = np.where(inside, np.exp(-decay * away), 0.0)
-        for p in range(width):
-            # The binomial theorem: the coefficient of t^p.
-            factor = sum(
-                polynomial[q] * decay**q * comb(q, p) * away ** (q - p) for q in range(p, width)
-            )
-            table[places, side * width + p] = (damped * factor) @ matrix
+    factors = np.array([[a * decay**q] for q, a in enumerate(polynomial)])
+    for j in range(n):
+        table[j + 1, :width] = factors * matrix[j]
+        if j > 0:
+            table[j + 1, :width] += _moved(table[j, :width], knots[j] - knots[j - 1], decay)
+    for j in range(n - 1, -1, -1):
+        table[j, width:] = factors * matrix[j]
+        if j < n - 1:
+            table[j, width:] += _moved(table[j + 1, width:], knots[j + 1] - knots[j], decay)
     return table.reshape(-1, matrix.shape[1])
+
+
+def _moved(rows: NDArray[np.float64], step: float, decay: float) -> NDArray[np.float64]:
+    """Coefficients of exp(-c t) t^p for the same functions, with t + ``step`` written as t."""
+    damping = np.exp(-decay * step)
+    if damping == 0.0:
+        return np.zeros_like(rows)
+    width = len(rows)
+    shift = [[comb(q, p) * step ** max(q - p, 0) for q in range(width)] for p in range(width)]
+    return damping * (np.array(shift) @ rows)
