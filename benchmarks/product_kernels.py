@@ -84,7 +84,7 @@ def resolved(gamma: Any, X: Array) -> float:
 def sweep(report: Report, quick: bool) -> None:
     n_rows, s = (200, 40) if quick else (1_000, 100)
     failures, runs = [], 0
-    for name in names()[:2] if quick else names():
+    for name in names():
         X, y, _ = load(name)
         X, y = subsample(X, n_rows + 50), subsample(y, n_rows + 50)
         start = time.perf_counter()

@@ -79,7 +79,7 @@ class Cells:
         values : ndarray of shape (n,)
             NaN stands for a missing value.
         """
-        values = np.array(np.clip(values, -LARGEST, LARGEST), dtype=np.float64)
+        values = np.clip(np.asarray(values, dtype=np.float64), -LARGEST, LARGEST)
         table = _Table()
         # The first values need no wider cells than all of them, and show where to start.
         some, level = values[: 2 * MOST_CELLS], FINEST_LEVEL
