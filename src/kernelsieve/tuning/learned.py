@@ -336,14 +336,18 @@ def _search(
 ) -> list[Judged]:
     """Every family at several factors: from 1 on, in the direction in which the error falls."""
 
-    def judged(learned: LearnedKernel, factor: float, share: float = 0.0) -> Judged:
+    def judged(
+        learned: LearnedKernel, factor: float, near: float | None = None, share: float = 0.0
+    ) -> Judged:
+        if alphas is not None:
+            tried = alphas
+        elif not exact:
+            tried = np.logspace(-7.0, 2.0, 19)
+        elif near is None:
+            tried = learned.alpha * np.array([0.25, 1.0, 4.0])
+        else:
+            tried = near * np.array([0.5, 2.0])
         with one_thread():
-            if alphas is not None:
-                tried = alphas
-            elif exact:
-                tried = learned.alpha * np.array([0.25, 1.0, 4.0])
-            else:
-                tried = np.logspace(-7.0, 2.0, 19)
             errors = judge.errors(adjusted(learned.kernel, factor, share), tried)
         best = int(np.argmin(errors))
         return Judged(learned, factor, share, float(tried[best]), float(errors[best]))
@@ -353,20 +357,24 @@ def _search(
         for step in (1.0 / options.step, options.step):
             factor, best = step, found[0]
             while options.widest <= factor <= options.narrowest and time.monotonic() < deadline:
-                found.append(judged(learned, factor))
+                found.append(judged(learned, factor, best.alpha))
                 if found[-1].rmse >= best.rmse:
                     break
                 best, factor = found[-1], factor * step
             if best.factor != 1.0:
                 break
-        best = min(found, key=lambda one: one.rmse)
-        for share in options.shares:
-            if time.monotonic() < deadline:
-                found.append(judged(learned, best.factor, share))
         return found
 
-    found = list(ordered_map(climb, candidates, n_jobs))
-    return [judged for each in found for judged in each]
+    found = [one for each in ordered_map(climb, candidates, n_jobs) for one in each]
+    if time.monotonic() < deadline:
+        best = min(found, key=lambda one: one.rmse)
+        mixed = ordered_map(
+            lambda share: judged(best.learned, best.factor, best.alpha, share),
+            options.shares,
+            n_jobs,
+        )
+        found += list(mixed)
+    return found
 
 
 def _warn_at_edge(best: Judged, options: LearnOptions) -> None:
