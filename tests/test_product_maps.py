@@ -289,3 +289,10 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
 def test_a_kernel_with_one_rate_can_be_cloned() -> None:
     features = RowNormFeatures(kernel=Product(0.7, "laplacian"))
     assert clone(features).kernel == features.kernel
+
+
+def test_the_product_of_many_first_functions_never_vanishes() -> None:
+    """Far from most rows e_0 is rounding of any sign; over many columns it could underflow."""
+    X = np.random.default_rng(0).standard_t(1.5, size=(50, 128))
+    features = RowNormFeatures(30, kernel=Product(3.0), random_state=0, n_jobs=1).fit(X)
+    assert np.isfinite(features.transform(X)).all()

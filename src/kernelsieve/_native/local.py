@@ -294,7 +294,7 @@ def local_atoms(
         )
         ground = used[0]
         for b in range(size):
-            floor = max(smallest, smallest_root / roots[b])
+            floor = max(smallest, smallest_root / abs(roots[b]))
             if not abs(ground[b]) >= floor:
                 ground[b] = floor
             roots[b] *= ground[b]
