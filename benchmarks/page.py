@@ -1,10 +1,11 @@
 """The page of figures: every target of the design, what was reached, and what limits the misses.
 
-Reads ``benchmarks/results/*.json`` and writes ``figures.md`` and its pictures to a folder; the
-documentation is built with it. A result that is not there is "not measured"; one that lacks what
-the page needs is an error that names the file.
+Reads ``benchmarks/results/*.json`` and writes the second half of ``docs/benchmarks.md`` and its
+pictures. They are a part of the repository, so that the page reads the same there as in the built
+documentation; run this after every change of the results. A result that is not there is "not
+measured"; one that lacks what the page needs is an error that names the file.
 
-    python benchmarks/page.py FOLDER
+    python benchmarks/page.py docs
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+MARKER = "<!-- made by benchmarks/page.py from here on -->"
 OURS = ("adaptive", "row norm")
 SHOWN = 12  # cases of a figure that are listed one by one
 
@@ -779,15 +781,27 @@ PICTURES: dict[str, tuple[str, Callable[[Path, Path], None], tuple[str, ...]]] =
 }
 
 
-def write(out: Path, folder: Path = RESULTS) -> None:
-    """figures.md and its pictures."""
-    out.mkdir(parents=True, exist_ok=True)
-    pictures = []
-    for name, (title, draw, needs) in PICTURES.items():
-        if not needs or any((folder / f"{need}.json").exists() for need in needs):
-            draw(out / f"{name}.png", folder)
-            pictures.append(f"![{title}]({out.name}/{name}.png)\n")
-    text = [
+def scoreboard(folder: Path = RESULTS) -> str:
+    """Mean ranks and errors on many tables, beside other packages."""
+    path = folder / "scoreboard.json"
+    return json.loads(path.read_text())["markdown"] if path.exists() else "Not measured.\n"
+
+
+def drawn(folder: Path = RESULTS) -> list[str]:
+    """The pictures for which there are results."""
+    return [
+        name
+        for name, (_, _, needs) in PICTURES.items()
+        if not needs or any((folder / f"{need}.json").exists() for need in needs)
+    ]
+
+
+def text(folder: Path = RESULTS) -> str:
+    """The half of the page that is made from the results."""
+    pictures = [f"![{PICTURES[name][0]}](figures/{name}.png)\n" for name in drawn(folder)]
+    parts = [
+        "## Scoreboard\n",
+        scoreboard(folder),
         "## All figures\n",
         summary(folder),
         sweep_remark(folder),
@@ -802,13 +816,23 @@ def write(out: Path, folder: Path = RESULTS) -> None:
         "## Where the numbers come from\n",
         provenance(folder),
     ]
-    (out / "figures.md").write_text("\n".join(text), encoding="utf-8")
+    return "\n".join(parts)
+
+
+def write(docs: Path, folder: Path = RESULTS) -> None:
+    """Replace what follows the marker in benchmarks.md, and draw the pictures."""
+    (docs / "figures").mkdir(parents=True, exist_ok=True)
+    for name in drawn(folder):
+        PICTURES[name][1](docs / "figures" / f"{name}.png", folder)
+    path = docs / "benchmarks.md"
+    head = path.read_text(encoding="utf-8").partition(MARKER)[0]
+    path.write_text(f"{head}{MARKER}\n\n{text(folder)}", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    write(parser.parse_args().folder)
+    parser.add_argument("docs", type=Path)
+    write(parser.parse_args().docs)
 
 
 if __name__ == "__main__":

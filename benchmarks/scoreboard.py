@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from kernelsieve._files import write_text
 from kernelsieve.bench import PEERS, Store
+from kernelsieve.bench import scoreboard_report as report
 from kernelsieve.bench.isolated import Limits
 from kernelsieve.bench.methods import DEFAULT_METHODS
-from kernelsieve.bench.scoreboard import ScoreboardPlan, find_tables, run_scoreboard
+from kernelsieve.bench.scoreboard import (
+    Scoreboard,
+    ScoreboardPlan,
+    find_tables,
+    run_scoreboard,
+)
 
 TARGETS = {
     "diamonds": "price",
@@ -27,6 +36,8 @@ TARGETS = {
     "mpg": "mpg",
 }
 DROP = ("tip", "tolls", "total", "alive")  # they tell the target
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "interpret", "xrfm", "xGPR")
+MODULES = {"scikit-learn": "sklearn"}
 DATASETS = ("wine", "insurance", "forest", "uji")
 
 
@@ -64,15 +75,16 @@ def main() -> None:
     write(board, args)
 
 
-def write(board: object, args: argparse.Namespace) -> None:
+def write(board: Scoreboard, args: argparse.Namespace) -> None:
     """Every number as JSON, the scoreboard as Markdown and HTML."""
-    from kernelsieve.bench import scoreboard_report as report
-
     content = {
         "benchmark": "scoreboard",
         "arguments": {"splits": args.splits, "rows": args.rows, "threads": args.threads,
                       "limit": args.limit, "memory": args.memory},
-        "machine": board.setups[0].environment,
+        "machine": {"cores": os.cpu_count(), "threads": args.threads, "load": os.getloadavg(),
+                    **board.setups[0].environment},
+        "versions": {n: version(n) for n in PACKAGES if find_spec(MODULES.get(n, n))},
+        "markdown": report.markdown(board, heading="###"),
         "critical_difference": board.critical_difference,
         "lines": [asdict(line) for line in board.lines()],
         "tables": [

@@ -5,15 +5,12 @@ python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import kernelsieve
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "benchmarks"))
-import page  # noqa: E402
 
 project = "kernelsieve"
 author = "the kernelsieve developers"
@@ -27,7 +24,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "figures/*.md"]  # figures.md is included in benchmarks.md
+exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 templates_path = ["_templates"]
 nitpicky = True
@@ -93,11 +90,6 @@ def _follow_links(app: Any, name: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({file})", f"]({here})")
 
 
-def _write_figures(app: Any) -> None:
-    page.write(HERE / "figures")
-
-
 def setup(app: Any) -> None:
-    app.connect("builder-inited", _write_figures)
     app.connect("autodoc-skip-member", _skip_foreign)
     app.connect("source-read", _follow_links)

@@ -94,8 +94,20 @@ def test_features_and_time_to_reach_an_error(page: ModuleType, tmp_path: Path) -
 
 
 def test_the_results_of_this_repository_make_a_page(page: ModuleType, tmp_path: Path) -> None:
-    page.write(tmp_path / "figures")
-    text = (tmp_path / "figures" / "figures.md").read_text(encoding="utf-8")
+    (tmp_path / "benchmarks.md").write_text(f"# Ours\n\n{page.MARKER}\n\nold")
+    page.write(tmp_path)
+    text = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert text.startswith("# Ours\n")
+    assert "old" not in text.splitlines()
     for figure in page.FIGURES:
         assert figure.what in text
     assert (tmp_path / "figures" / "overview.png").stat().st_size > 10_000
+
+
+def test_the_page_in_the_repository_shows_the_present_results(page: ModuleType) -> None:
+    """It reads the same in the repository as in the built pages, pictures included."""
+    docs = Path(page.__file__).parents[1] / "docs"
+    shown = (docs / "benchmarks.md").read_text(encoding="utf-8").partition(page.MARKER)[2]
+    assert shown.strip() == page.text().strip(), "run python benchmarks/page.py docs"
+    for name in page.drawn():
+        assert (docs / "figures" / f"{name}.png").stat().st_size > 10_000

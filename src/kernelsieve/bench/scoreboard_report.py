@@ -88,14 +88,14 @@ def _best(board: Scoreboard, table: str) -> float:
     return min((error for error in errors if error is not None), default=float("nan"))
 
 
-def markdown(board: Scoreboard) -> str:
+def markdown(board: Scoreboard, heading: str = "##") -> str:
     """Ranks, and the error of every method on every table."""
     order = [line.method for line in board.lines()]
     parts = [
         _pipes(HEADER, [cells(line, len(board.tables)) for line in board.lines()]),
         f"{len(board.tables)} tables. Mean ranks closer than {board.critical_difference:.1f} "
         f"cannot be told apart (Nemenyi's test). {EXPLANATION} {FAIRNESS}",
-        "## Errors",
+        f"{heading} Errors",
         _pipes(
             ("table", "rows", "columns", "", *map(words.label, order)),
             [
@@ -106,7 +106,7 @@ def markdown(board: Scoreboard) -> str:
                 for s in board.setups
             ],
         ),
-        "## Processor seconds of a fit",
+        f"{heading} Processor seconds of a fit",
         _pipes(
             ("table", *map(words.label, order)),
             [
@@ -117,7 +117,7 @@ def markdown(board: Scoreboard) -> str:
     ]  # fmt: skip
     notes = failures(board)
     if notes:
-        parts += ["## Without a result", "\n".join(f"- {note}" for note in notes)]
+        parts += [f"{heading} Without a result", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts) + "\n"
 
 
