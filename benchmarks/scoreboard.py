@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--data", nargs="*", default=list(DATASETS))
-    parser.add_argument("--methods", nargs="*", default=["default", *DEFAULT_METHODS, *PEERS])
+    parser.add_argument("--methods", nargs="*", default=[*DEFAULT_METHODS, *PEERS])
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--threads", type=int, default=1)

@@ -24,7 +24,7 @@ from kernelsieve.bench.problem import (
 )
 from kernelsieve.tables.readers import READERS
 
-BUILT_IN = ("diabetes", "friedman", "product", "onehot", "digits")
+BUILT_IN = ("diabetes", "friedman", "product", "onehot", "breast_cancer")
 PAPER_SUITE = ("wine", "insurance", "forest", "uji")  # uji in place of CT slices
 FILE_ENDINGS = tuple(READERS) + tuple(f"{ending}.gz" for ending in READERS)
 LADDER = (125, 250, 500, 1000, 2000, 4000)
@@ -67,7 +67,7 @@ class Plan:
     datasets: tuple[str, ...] = BUILT_IN
     methods: tuple[str, ...] = DEFAULT_METHODS
     n_components: tuple[int, ...] | None = None
-    n_seeds: int = 3
+    n_seeds: int = 2
     n_threads: int | None = None
     budget_minutes: float | None = None
     target: str | None = None

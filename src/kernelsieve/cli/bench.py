@@ -38,7 +38,7 @@ def bench(
         typer.Argument(
             metavar="DATASET",
             help="Names from 'kernelsieve datasets', or files; for --suite tables also folders.",
-            show_default="diabetes friedman product onehot digits",
+            show_default="diabetes friedman product onehot breast_cancer",
         ),
     ] = None,
     suite: Annotated[
@@ -61,7 +61,7 @@ def bench(
         typer.Option(
             metavar="A,B",
             help="Methods to compare, or 'all'.",
-            show_default="linear,boosting,exact,fourier,nystrom,row-norm,adaptive",
+            show_default="linear,boosting,exact,fourier,nystrom,row-norm,adaptive,default",
         ),
     ] = None,
     peers: Annotated[
@@ -73,7 +73,7 @@ def bench(
             metavar="S,S", help="Numbers of features s.", show_default="125,250,500,1000,..."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions, or splits of tables.")] = 3,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions, or splits of tables.")] = 2,
     threads: Annotated[
         int | None,
         typer.Option(metavar="N", help="Threads, the same for all.", show_default="all cores"),
