@@ -129,13 +129,13 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
         names += ", ".join(c.setup.dataset for c in comparisons)
         if growing:
             left, right = figure.subplots(1, 2, sharey=True)
-            figure.subplots_adjust(left=0.085, right=0.985, top=0.80, bottom=0.15, wspace=0.5)
+            figure.subplots_adjust(left=0.085, right=0.985, top=0.775, bottom=0.15, wspace=0.5)
             _against_features(left, shown)
             left.set_title("Error against features", loc="left")
             right.tick_params(labelleft=True)
         else:
             left = right = figure.subplots()
-            figure.subplots_adjust(left=0.1, right=0.78, top=0.80, bottom=0.15)
+            figure.subplots_adjust(left=0.1, right=0.78, top=0.775, bottom=0.15)
         _against_time(right, shown, several=len(comparisons) > 1)
         right.set_title("Error against training time", loc="left")
         _names_beside(left, shown)
