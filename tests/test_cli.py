@@ -166,7 +166,7 @@ def test_bench_without_matplotlib_says_how_to_get_the_picture(
         (["bench", "--seeds", "few"], "'--seeds'"),
         (["bench", "--seeds", "0"], "seeds=0 must be >= 1"),
         (["bench", "--threads", "0"], "threads=0 must be >= 1"),
-        (["bench", "--out", __file__], "cannot make this folder"),
+        (["bench", "--out", __file__], "cannot create this folder"),
         (["sieve"], "No such command 'sieve'"),
         (["bench", "--bogus"], "--bogus"),
         (["bench", "--suite", "songs"], "the suites are 'paper' and 'tables'"),

@@ -82,12 +82,13 @@ MODULES = (
     "models",
     "persistence",
     "plots",
-    "sampling",
+    "paper",
     "sketches",
     "sources",
     "tables",
+    "testing",
 )
-CONSTANTS = {"__version__", "METHODS", "PAPER_METHODS", "ANY", "DATA", "FORMAT"}
+CONSTANTS = {"__version__", "METHODS", "PAPER_METHODS", "PEERS", "ANY", "DATA", "FORMAT"}
 
 
 def test_the_reference_has_all_public_names() -> None:

@@ -130,7 +130,7 @@ def bad_frames() -> dict[str, tuple[Any, str]]:
     return {
         "time zones": (
             numbers.assign(b=times),
-            r"column 'b' of X holds dates or times \(datetime64\[.*, Europe/Amsterdam\]\): turn",
+            r"column 'b' of X holds dates or times \(datetime64\[.*, Europe/Amsterdam\]\): convert",
         ),
         "times": (numbers.assign(b=times.tz_localize(None)), "column 'b' of X holds dates"),
         "durations": (numbers.assign(b=times - times[0]), "column 'b' of X holds dates or times"),

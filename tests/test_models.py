@@ -124,7 +124,8 @@ def test_every_solver_finds_the_same_ridge(monkeypatch):
     np.testing.assert_array_equal(again.coef_, iterated.coef_)
 
 
-def test_gradients_that_stop_early_say_so():
+def test_gradients_that_stop_early_say_so(monkeypatch):
+    monkeypatch.setattr("kernelsieve.models.kernel_ridge.LARGEST_KERNEL_MATRIX", 0)
     X, y = regression()
     model = KernelRidge(
         FourierFeatures(500, gamma=0.3, random_state=0), alpha=1e-8, refine=True, max_iter=1
@@ -606,7 +607,10 @@ def test_deviations_with_equal_small_weights_are_those_without_weights():
 
 def test_noise_of_one_row_is_unknown():
     X, y = regression(1)
-    assert np.isnan(KernelRidge(FOURIER).fit(X, y).noise_variance_)
+    model = KernelRidge(FOURIER).fit(X, y)
+    assert np.isnan(model.noise_variance_)
+    with pytest.raises(ValueError, match="single row"):
+        model.predict(X, return_std=True)
 
 
 def test_deviation_after_a_file_without_it_says_how_to_save():

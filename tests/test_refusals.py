@@ -155,7 +155,7 @@ def test_models_and_their_sources() -> None:
     with pytest.raises(ValueError, match="refine=True needs all rows at once: use fit"):
         ks.KernelRidge(ks.FourierFeatures(4), refine=True).partial_fit(X, y)
     model = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).partial_fit(X, y)
-    with pytest.raises(ValueError, match="y has 2 outputs, earlier rows had 1"):
+    with pytest.raises(ValueError, match="y has 2 outputs, but earlier rows had 1"):
         model.partial_fit(X, np.stack([y, y], axis=1))
     with pytest.raises(ValueError, match="sample_weight must be finite and >= 0"):
         ks.KernelRidge(ks.FourierFeatures(4)).fit(BlockSource([X]), y, -np.ones(40))

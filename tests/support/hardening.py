@@ -130,7 +130,8 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
     """All that a fitted estimator says of rows."""
     methods = ("transform", "predict", "decision_function", "predict_proba")
     found = {m: getattr(estimator, m)(X) for m in methods if hasattr(estimator, m)}
-    if isinstance(estimator, ks.KernelRidge) and estimator.solver_ == "cholesky":
+    ridge = isinstance(estimator, ks.KernelRidge) and estimator.solver_ == "cholesky"
+    if ridge and not np.isnan(estimator.noise_variance_).any():  # one row leaves it unknown
         found["deviation"] = estimator.predict(X, return_std=True)[1]
     if getattr(estimator, "fit_inverse_transform", False):
         found["inverse_transform"] = estimator.inverse_transform(found["transform"])

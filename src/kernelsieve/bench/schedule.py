@@ -174,7 +174,7 @@ def schedule(plan: Plan) -> Schedule:
     --------
     >>> found = schedule(Plan(("wine", "year"), ("fourier",), budget_minutes=1.0))
     >>> found.left_out
-    ['Left out to stay within 1 min: s = 2000, 4000 on year.']
+    ['Left out to stay within 1 min: s = 1000, 2000, 4000 on year.']
     """
     ladders = {name: _ladder(plan, name) for name in plan.datasets}
     left_out = _too_large(plan)

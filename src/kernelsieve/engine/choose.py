@@ -141,8 +141,9 @@ def choose(
         rows.expect(plan.everything(anchors=selector.uses_anchors))
     if not isinstance(kernel, Gaussian):
         _check_diagonal(kernel, rows)
-    held_out = HeldOut(rows[plan.held_out()], kernel, request.alpha, rows.shape[0])
     spaces = _Spaces.of(rows, kernel, candidates, request, plan, selector.monomials_only)
+    # After the first pass over the rows, which brings those that are expected along.
+    held_out = HeldOut(rows[plan.held_out()], kernel, request.alpha, rows.shape[0])
     size = request.n_components
     tried = options.trial_components if size == "auto" else min(size, options.trial_components)
     space = spaces.space(rows, *spaces.best(tried, n_jobs))

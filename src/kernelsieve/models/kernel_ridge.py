@@ -441,6 +441,11 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if not return_std:
             return mean
         posterior = self._known_posterior()
+        if np.isnan(posterior.noise_variance).any():
+            raise ValueError(
+                "the noise is unknown, because the model was fitted to a single row: "
+                "return_std needs at least two"
+            )
         kernel = self.features_.kernel_
         variances = self._map_blocks(
             lambda Z, block: posterior.relative_variances(Z, unseen_part(kernel, block.X, Z)), X
