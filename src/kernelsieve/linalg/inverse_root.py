@@ -21,7 +21,9 @@ BLOCK_ROWS = 4096  # of Z that are converted to float64 at once
 def inverse_root_vectors(
     Z: NDArray[Any] | None, n: int, lambda_: float, count: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Without a root of an n x n matrix (docs/why-the-engine.md, "Inverse roots"): one Cholesky factor of the smaller side.
+    """Vectors with covariance (B^T B + lambda)^-1, from one Cholesky factor of the smaller side.
+
+    No root of an n x n matrix is needed (docs/why-the-engine.md, "Inverse roots").
 
     M = (B^T B + lambda)^-1 (B^T G_2 + sqrt(lambda) G_1) has the right covariance; by Woodbury's
     identity it is G_1 / sqrt(lambda) + B^T (B B^T + lambda)^-1 (G_2 - B G_1 / sqrt(lambda)), which
