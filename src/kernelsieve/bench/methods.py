@@ -320,7 +320,7 @@ _COSTS = {
     "nystrom": (0.03, 0.15),
     "oblivious": (0.02, 0.08),
     "row-norm": (0.05, 0.06),
-    "adaptive": (0.25, 0.1),
+    "adaptive": (0.4, 0.1),
 }
 
 
@@ -366,7 +366,7 @@ _ROWS = (
     *(_on_map(name) for name in MAPS if name != "auto"),
     Method(
         "default", "Default", "KernelRidgeCV() as it is: the kernel is learned", default,
-        lambda n, d, s: min(60.0, 1.0 + 4e-3 * n), ours=True,
+        lambda n, d, s: min(60.0, 0.5 + 5e-3 * n), ours=True,
     ),
     _sklearn_map("sklearn-rbfsampler", "RBFSampler", "scikit-learn's Fourier features",
                  OnSklearnMap(RBFSampler), True),

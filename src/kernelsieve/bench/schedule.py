@@ -24,7 +24,7 @@ from kernelsieve.bench.problem import (
 )
 from kernelsieve.tables.readers import READERS
 
-BUILT_IN = ("diabetes", "friedman", "product", "onehot", "breast_cancer")
+BUILT_IN = ("diabetes", "friedman", "onehot", "breast_cancer")
 PAPER_SUITE = ("wine", "insurance", "forest", "uji")  # uji in place of CT slices
 FILE_ENDINGS = tuple(READERS) + tuple(f"{ending}.gz" for ending in READERS)
 LADDER = (125, 250, 500, 1000, 2000, 4000)

@@ -38,7 +38,7 @@ def bench(
         typer.Argument(
             metavar="DATASET",
             help="Names from 'kernelsieve datasets', or files; for --suite tables also folders.",
-            show_default="diabetes friedman product onehot breast_cancer",
+            show_default="diabetes friedman onehot breast_cancer",
         ),
     ] = None,
     suite: Annotated[
@@ -76,7 +76,11 @@ def bench(
     seeds: Annotated[int, typer.Option(metavar="N", help="Repetitions, or splits of tables.")] = 2,
     threads: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Threads, the same for all.", show_default="all cores"),
+        typer.Option(
+            metavar="N",
+            help="Threads, the same for all.",
+            show_default="all cores, for the built-in data 1",
+        ),
     ] = None,
     budget: Annotated[
         float | None,
@@ -144,7 +148,7 @@ def bench(
             methods=chosen,
             n_components=None if features is None else tuple(integers(features, "--features")),
             n_seeds=seeds,
-            n_threads=threads,
+            n_threads=threads if threads or dataset or suite else 1,
             budget_minutes=budget if budget is not None else 20.0 if dataset or suite else 1.0,
             target=target,
             drop=tuple(words(drop)),
