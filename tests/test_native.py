@@ -151,11 +151,12 @@ def test_splitmix64_gives_the_published_numbers() -> None:
     with np.errstate(over="ignore"):
         found = [int(splitmix64(number, np.uint64(0))) for number in range(3)]
         words = coordinate_words(3).tolist()
+        rows = np.arange(3, dtype=np.uint64)
+        hashes, others = row_hashes(rows, 0, "rows"), row_hashes(rows, 1, "rows")
+        smallest = keyed_rows(3, 1, 0, "rows").tolist()
     assert found == words == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    rows = np.arange(3, dtype=np.uint64)
-    hashes = row_hashes(rows, 0, "rows")
-    assert len(set(hashes.tolist()) | set(row_hashes(rows, 1, "rows").tolist())) == 6
-    assert keyed_rows(3, 1, 0, "rows").tolist() == [int(np.argmin(hashes))]
+    assert len(set(hashes.tolist()) | set(others.tolist())) == 6
+    assert smallest == [int(np.argmin(hashes))]
 
 
 def test_columns_in_memory_are_refused() -> None:

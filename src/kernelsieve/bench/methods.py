@@ -53,7 +53,7 @@ class Settings:
     n_components : int
         The number of features s; methods without features ignore it.
     gamma, alpha : float
-        Kernel exp(-gamma |x - y|^2), and what is added to its diagonal.
+        Kernel ``exp(-gamma |x - y|^2)``, and what is added to its diagonal.
     seed : int
     n_threads : int
         Threads to use; those of BLAS and OpenMP are set by the runner.

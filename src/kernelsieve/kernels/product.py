@@ -45,7 +45,9 @@ def _one_or_each(rule: Rule) -> Rule:
 
 @dataclass(frozen=True, repr=False)
 class Product(Kernel):
-    """k(x, y) = prod_i k_i(r_i |w_i(x_i) - w_i(y_i)|): one rate, family and warp for each column.
+    """A product of one-dimensional kernels: one rate, family and warp for each column.
+
+    ``k(x, y) = prod_i k_i(r_i |w_i(x_i) - w_i(y_i)|)``
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class Product(Kernel):
         How fast the kernel falls along a column: inverse length scales. A column with rate 0 does
         not take part. One number is for every column.
     families : str, or sequence of one for each column, default "gaussian"
-        With t = r |x - y|:
+        With ``t = r |x - y|``:
 
         - "gaussian": exp(-t^2)
         - "laplacian": exp(-t)
@@ -185,8 +187,8 @@ class Product(Kernel):
     def points(self, X: Any) -> Any:
         """Scaled coordinates u_i = r_i w_i(x_i) of all columns.
 
-        The kernel is a product of functions of |u_i - v_i|. Categorical columns with a rate above
-        0 are left as they are.
+        The kernel is a product of functions of ``|u_i - v_i|``. Categorical columns with a rate
+        above 0 are left as they are.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ class Warp(Persistent):
     Parameters
     ----------
     kind : "identity", "log" or "knots"
-        With z = (x - center) / scale: z itself, sign(z) log(1 + |z|), or the piecewise linear
+        With z = (x - center) / scale: z itself, ``sign(z) log(1 + |z|)``, or the piecewise linear
         function of x through ``knots`` and ``values``.
     center, scale : float
         Of the first two kinds.
