@@ -148,7 +148,7 @@ def bench(
             methods=chosen,
             n_components=None if features is None else tuple(integers(features, "--features")),
             n_seeds=seeds,
-            n_threads=threads if threads or dataset or suite else 1,
+            n_threads=1 if threads is None and not (dataset or suite) else threads,
             budget_minutes=budget if budget is not None else 20.0 if dataset or suite else 1.0,
             target=target,
             drop=tuple(words(drop)),
