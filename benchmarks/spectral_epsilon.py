@@ -34,8 +34,7 @@ from sklearn.kernel_approximation import Nystroem
 from kernelsieve import FourierFeatures
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
-from kernelsieve.engine.plan import RowPlan
-from kernelsieve.engine.space import MonomialSpace
+from kernelsieve.engine.space import MonomialSpace, RowPlan
 from kernelsieve.kernels import Gaussian
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets

@@ -22,9 +22,8 @@ from support.sampled_maps import (
 
 from kernelsieve import AdaptiveFeatures
 from kernelsieve.engine.options import EngineOptions
-from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.scores import Anchors, make_anchors
-from kernelsieve.engine.space import MonomialSpace, Pool
+from kernelsieve.engine.space import MonomialSpace, Pool, RowPlan
 from kernelsieve.kernels import Gaussian, Kernel, Polynomial
 from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.products.frame import Frame

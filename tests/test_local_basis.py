@@ -10,12 +10,17 @@ import oracles
 import pytest
 
 from kernelsieve._native.local import descend, tent, wander
-from kernelsieve.products.cells import FINEST_LEVEL, MOST_CELLS, Cells, ColumnCells
-from kernelsieve.products.column_basis import ColumnBasis, column_basis
-from kernelsieve.products.families import FAMILIES
+from kernelsieve.products.cells import (
+    FINEST_LEVEL,
+    MOST_CELLS,
+    MOST_POINTS,
+    Cells,
+    ColumnCells,
+    bridge_variance,
+)
+from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.points import MOST_POINTS, bridge_variance
 from kernelsieve.products.tents import MOST_LEVELS, log_wandering_probabilities, tent_bounds
 
 Array = Any

@@ -15,10 +15,9 @@ from support.drawing import DRAWS, assert_drawn_from, multisets_of
 
 from kernelsieve import RowNormFeatures
 from kernelsieve._random import keyed_rows
+from kernelsieve.engine.draws import TableProposal
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
-from kernelsieve.engine.plan import RowPlan
-from kernelsieve.engine.proposals import TableProposal
-from kernelsieve.engine.space import TableSpace
+from kernelsieve.engine.space import RowPlan, TableSpace
 from kernelsieve.kernels import Gaussian
 from kernelsieve.products.frame import Frame
 from kernelsieve.products.local_basis import LocalBasis

@@ -20,10 +20,13 @@ from support.limits import time_limit
 
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._random import keyed_rows, row_hashes
-from kernelsieve.engine.distinct import draw_distinct, inclusion_probabilities, stopping_time
+from kernelsieve.engine.draws import (
+    RowNormProposal,
+    draw_distinct,
+    inclusion_probabilities,
+    stopping_time,
+)
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
-from kernelsieve.engine.plan import RowPlan
-from kernelsieve.engine.proposals import RowNormProposal
 from kernelsieve.engine.scores import (
     PoolScores,
     capped_proportional,
@@ -33,7 +36,7 @@ from kernelsieve.engine.scores import (
     score_pool,
     systematic_sample,
 )
-from kernelsieve.engine.space import MonomialSpace, Pool
+from kernelsieve.engine.space import MonomialSpace, Pool, RowPlan
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
 from kernelsieve.kernels.base import Series
 from kernelsieve.linalg.solvers import regularised_cholesky

@@ -16,16 +16,14 @@ import numpy as np
 from kernelsieve._random import root_seed, stream
 from kernelsieve.diagnostics import Estimate, KernelSample
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
-from kernelsieve.engine.plan import RowPlan
 from kernelsieve.engine.scores import Selection, Selector
-from kernelsieve.engine.space import MonomialSpace, Space, TableSpace
+from kernelsieve.engine.space import MonomialSpace, RowPlan, Space, TableSpace
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
-from kernelsieve.products.frame import Frame
+from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import ArraySource, Block, Source
 
 NO_FACTOR = Multisets.from_tuples([()])

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from kernelsieve._random import keyed_rows, stream
-from kernelsieve.engine.plan import RowPlan
-from kernelsieve.engine.space import Pool, Space
+from kernelsieve.engine.space import Pool, RowPlan, Space
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.products.product_features import ProductFeatures

@@ -54,6 +54,8 @@ class RowNormFeatures(SampledFeatures):
         The multiset of coordinates of every feature: (0, 0, 3) is x_0^2 x_3.
     weights_ : ndarray of shape (n_components,)
         What every feature is multiplied by: 1 / sqrt(its inclusion probability).
+    capped_columns_ : ndarray
+        Coordinates with so many values that their functions lose some of them, also in training.
     features_ : ProductFeatures
         The weighted products, as they are evaluated.
     kernel_ : Kernel

@@ -52,6 +52,8 @@ class SampledFeatures(FeatureMap):
     basis_: str
     rotate_: bool
     truncation_degree_: int | None
+    weights_: NDArray[np.float64]
+    capped_columns_: NDArray[np.int64]
     _choice: Choice
 
     # The two estimates stand for the held-out rows, which a model file does not hold.
@@ -62,7 +64,9 @@ class SampledFeatures(FeatureMap):
     }
     _not_stored: ClassVar = {
         "_choice": "of the training rows",
-        **dict.fromkeys(("basis_", "rotate_", "truncation_degree_"), "computed"),
+        **dict.fromkeys(
+            ("basis_", "rotate_", "truncation_degree_", "weights_", "capped_columns_"), "computed"
+        ),
     }
 
     def _complete(self) -> None:
@@ -75,6 +79,8 @@ class SampledFeatures(FeatureMap):
         self.basis_ = "mercer" if series is None else "monomial"
         self.rotate_ = frame.rotation is not None
         self.truncation_degree_ = None if series is None else series.degree
+        self.weights_ = self.features_.weights
+        self.capped_columns_ = getattr(basis, "capped", np.empty(0, dtype=np.int64))
 
     @abstractmethod
     def _selector(self, rows: Source, alpha: float) -> Selector:
@@ -116,16 +122,6 @@ class SampledFeatures(FeatureMap):
     def monomials_(self) -> list[tuple[int, ...]]:
         """The multiset of coordinates of every feature; a tent counts its column once."""
         return self.features_.multisets.capped(FIRST_TENT).tuples()
-
-    @property
-    def capped_columns_(self) -> NDArray[np.int64]:
-        """Coordinates with too many values for their functions: even training rows lose there."""
-        return getattr(self.features_.basis, "capped", np.empty(0, dtype=np.int64))
-
-    @property
-    def weights_(self) -> NDArray[np.float64]:
-        """What every feature is multiplied by: 1 / sqrt(its inclusion probability)."""
-        return self.features_.weights
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.features_.fill(X, out)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._random import root_seed, stream
-from kernelsieve.engine.distinct import draw_distinct, inclusion_probabilities
+from kernelsieve.engine.draws import draw_distinct, inclusion_probabilities
 from kernelsieve.engine.scores import Anchors
 from kernelsieve.engine.space import MonomialSpace, Pool
 from kernelsieve.paper.parameters import SamplerParameters

@@ -14,12 +14,11 @@ from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.products.degrees import DegreeColumns
-from kernelsieve.products.frame import Frame
-from kernelsieve.products.local_tables import LocalTables
+from kernelsieve.products.frame import Frame, ProductFrame
+from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder

@@ -1,30 +1,42 @@
-"""The local bases of all columns: what features are drawn from."""
+"""The local bases of all columns: what features are drawn from, and how they are evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from math import comb
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native import local as native
 from kernelsieve._native.local import draw_tents
-from kernelsieve.products.cells import ColumnCells
-from kernelsieve.products.column_basis import ColumnBasis, column_basis
-from kernelsieve.products.local_tables import LocalTables
+from kernelsieve._native.products import atom_ranges
+from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
+from kernelsieve.products.cells import MOST_POINTS, ColumnCells
+from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import (
     FIRST_TENT,
     MOST_LEVELS,
     interval_masses,
     log_wandering_probabilities,
+    n_tents,
+    tent_bounds,
 )
 from kernelsieve.sources.base import Block, Source
 
 NO_INTERVALS = np.empty(0)
 LISTED_MASS = 1e-4  # of k(u, u) = 1
 BLOCK_ROWS = 65536  # whose cells are counted at once
+GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
+TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
+MOST_TABLE_ENTRIES = 2**21  # of a column; beyond, all its values are exact sums
+SMALLEST_GROUND_STATE = 1e-12
+SMALLEST_ROOT = 1e-290
+KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}
+ORDER_BITS = 40
 
 
 class LocalBasis:
@@ -186,3 +198,323 @@ class LocalBasis:
             numbers = multisets.orders[here] - FIRST_TENT
             logs[here] = log_wandering_probabilities(numbers, self.tent_masses[i])
         return logs
+
+
+class LocalTables(Persistent):
+    """Local functions of all columns, for the orders in use, laid out for compiled code.
+
+    Parameters
+    ----------
+    bases : sequence of ColumnBasis
+        With the functions in use only.
+    orders : sequence of ndarray
+        The orders in use of each column, rising from 0; those from ``FIRST_TENT`` on are tents.
+    """
+
+    # What the tables are made of; no index of them comes from a file.
+    _state_fields: ClassVar = {
+        "families": list_of(choice("constant", "categorical", *FAMILIES)),
+        "n_points": array("n", dtype=INT64, low=1, high=MOST_POINTS + 1),
+        "n_functions": array("n", dtype=INT64, low=1, high=FIRST_TENT),
+        "n_orders": array("n", dtype=INT64, low=1),
+        "capped": array("n", dtype=INT64, low=0, high=1),
+        "points": array(None),
+        "matrices": array(None),
+        "missing": array(None),
+        "orders": array(None, dtype=INT64, low=0, high=2**ORDER_BITS - 1),
+    }
+
+    def __init__(self, bases: Sequence[ColumnBasis], orders: Sequence[NDArray[np.int64]]) -> None:
+        self.bases, self.orders = list(bases), list(orders)
+        columns = [_column_arrays(*column) for column in zip(bases, orders, strict=True)]
+        self._arrays = {
+            name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
+            for name in columns[0]
+        }
+        coordinates = np.repeat(np.arange(len(bases)), [len(each) for each in orders])
+        self._keys = _keys(coordinates, np.concatenate(orders))
+        # One line for each kind of part, one entry for each coordinate, and where the last ends.
+        sizes = self._arrays["sizes"]
+        self._starts = np.pad(np.cumsum(sizes, axis=0), ((1, 0), (0, 0))).T.copy()
+        self._live = np.flatnonzero(self._arrays["kinds"] != native.CONSTANT)
+
+    @classmethod
+    def of_bases(cls, bases: Sequence[ColumnBasis], multisets: Multisets) -> LocalTables:
+        """Tables of the orders that ``multisets`` use, and of order 0 of every column."""
+        every = np.arange(len(bases), dtype=np.int64)
+        keys = np.union1d(_keys(multisets.coordinates, multisets.orders), _keys(every, 0 * every))
+        ends = np.searchsorted(keys >> ORDER_BITS, every, side="right")
+        orders = np.split(keys & ((1 << ORDER_BITS) - 1), ends[:-1])
+        return cls([b.only(k[k < FIRST_TENT]) for b, k in zip(bases, orders, strict=True)], orders)
+
+    def _state_values(self) -> dict[str, Any]:
+        return {
+            "families": [basis.family for basis in self.bases],
+            "n_points": np.array([len(basis.points) for basis in self.bases]),
+            "n_functions": np.array([basis.n_functions for basis in self.bases]),
+            "n_orders": np.array([len(orders) for orders in self.orders]),
+            "capped": np.array([int(basis.capped) for basis in self.bases]),
+            "points": np.concatenate([basis.points for basis in self.bases]),
+            "matrices": np.concatenate([basis.matrix.ravel() for basis in self.bases]),
+            "missing": np.concatenate([basis.missing for basis in self.bases]),
+            "orders": np.concatenate(self.orders),
+        }
+
+    @classmethod
+    def _restored(cls, values: dict[str, Any]) -> Self:
+        families, points, functions = values["families"], values["n_points"], values["n_functions"]
+        if len(families) != len(points) or not families:
+            wrong("families", f"are {len(families)} for {len(points)} columns")
+        rows = points + np.array([family == "categorical" for family in families])
+        split = {}
+        for name, sizes in (
+            ("points", points),
+            ("matrices", rows * functions),
+            ("missing", functions),
+            ("orders", values["n_orders"]),
+        ):
+            if len(values[name]) != sum(sizes.tolist()):
+                wrong(name, f"have {len(values[name])} entries, which their sizes do not add up to")
+            split[name] = np.split(values[name], np.cumsum(sizes)[:-1])
+        bases = [
+            ColumnBasis(
+                family,
+                g,
+                matrix.reshape(-1, len(missing)),
+                missing,
+                np.zeros(len(missing)),
+                capped=bool(capped),
+            )
+            for family, g, matrix, missing, capped in zip(
+                families,
+                split["points"],
+                split["matrices"],
+                split["missing"],
+                values["capped"].tolist(),
+                strict=True,
+            )
+        ]
+        for basis, orders in zip(bases, split["orders"], strict=True):
+            _check_column(basis, orders)
+        return cls(bases, split["orders"])
+
+    @property
+    def capped(self) -> NDArray[np.int64]:
+        """The columns with more values than points: their training rows lose something."""
+        return np.flatnonzero([basis.capped for basis in self.bases])
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether there are tables for all atoms of these multisets."""
+        atoms = _keys(multisets.coordinates, multisets.orders)
+        return len(self.bases) == n_coordinates and bool(np.isin(atoms, self._keys).all())
+
+    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
+        """Products of basis functions need no constant."""
+        return np.zeros(len(multisets))
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double: the root and the ratios balance each other over many orders of magnitude."""
+        return np.float64
+
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All coordinates that take part: each has its e_0 in every product."""
+        return self._live
+
+    def dense_atoms(
+        self,
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
+        coordinates: NDArray[np.int64],
+        orders: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ratios e_k / e_0 of the atoms, (n_atoms, B), and the root prod_i e_0(x_i), (B,)."""
+        arrays = self._arrays
+        places, tables, points, matrices, functions, tents = self._starts
+        firsts = functions + tents
+        slots = np.searchsorted(self._keys, _keys(coordinates, orders)) - firsts[coordinates]
+        table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
+        native.local_atoms(
+            lines,
+            self._live,
+            arrays["settings"].reshape(-1, 2),
+            arrays["kinds"],
+            GRID_STEP,
+            FAMILIES["gaussian"].reach,
+            arrays["places"],
+            arrays["first_rows"],
+            arrays["n_rows"],
+            places,
+            arrays["missing_rows"],
+            arrays["tables"],
+            tables,
+            arrays["sizes"][:, 4],
+            arrays["points"],
+            points,
+            arrays["matrices"],
+            matrices,
+            arrays["tent_left"],
+            arrays["tent_right"],
+            tents,
+            atom_ranges(coordinates, len(arrays["kinds"])),
+            slots,
+            SMALLEST_GROUND_STATE,
+            SMALLEST_ROOT,
+            table,
+            roots,
+        )
+        return table, roots
+
+    def values(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
+        """The functions in use of one column, tents last: shape (n_orders, B)."""
+        arrays, i = self._arrays, coordinate
+        places, tables, points, matrices, _, tents = (slice(*at[i : i + 2]) for at in self._starts)
+        n_functions, n_tents = arrays["sizes"][i, 4:]
+        out = np.empty((n_functions + n_tents, len(line)))
+        native.column_values(
+            line,
+            arrays["kinds"][i],
+            GRID_STEP,
+            FAMILIES["gaussian"].reach,
+            arrays["settings"][2 * i],
+            int(arrays["settings"][2 * i + 1]),
+            arrays["places"][places],
+            arrays["first_rows"][places],
+            arrays["n_rows"][places],
+            arrays["missing_rows"][i],
+            arrays["tables"][tables].reshape(-1, n_functions),
+            arrays["points"][points],
+            arrays["matrices"][matrices].reshape(-1, n_functions),
+            arrays["tent_left"][tents],
+            arrays["tent_right"][tents],
+            out,
+        )
+        return out
+
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+        raise TypeError("local bases are for dense data: use basis='monomial'")
+
+
+def _check_column(basis: ColumnBasis, orders: NDArray[np.int64]) -> None:
+    """Refuse a column of a model file that compiled code could not read."""
+    points, tents = basis.points, orders[orders >= FIRST_TENT] - FIRST_TENT
+    if (np.diff(points) <= 0).any() or not np.isfinite(points[-1] - points[0]):
+        wrong("points", "do not rise")
+    if orders[0] != 0 or (np.diff(orders) <= 0).any():
+        wrong("orders", "do not rise from 0")
+    if len(orders) - len(tents) != basis.n_functions:
+        wrong("orders", f"are not those of {basis.n_functions} functions")
+    if len(tents) and (basis.family != "laplacian" or tents[-1] >= n_tents(len(points))):
+        wrong("orders", "have a tent that the column does not have")
+
+
+def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number for each pair of coordinate and order, in their order."""
+    return (np.asarray(coordinates) << ORDER_BITS) + orders
+
+
+def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, Any]:
+    """The parts of one column, by name."""
+    tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
+    decay, degree = 0.0, 0
+    places, first_rows, n_rows = basis.points, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    points, exact = np.zeros(0), np.zeros((0, basis.n_functions))
+    left = right = np.zeros(0)
+    if basis.family == "constant":
+        table = np.ones((1, 1))
+    elif basis.family == "categorical":
+        table = np.vstack([matrix, missing])
+    elif basis.family == "gaussian":
+        points, exact = basis.points, matrix
+        places, n_rows, table = _patches(basis)
+        first_rows = np.cumsum(n_rows) - n_rows
+        table = _with_missing(table, missing, native.POINTS)
+    else:
+        family = FAMILIES[basis.family]
+        decay, degree = family.decay, len(family.polynomial) - 1
+        table = _exponential_table(basis.points, matrix, decay, family.polynomial)
+        table = _with_missing(table, missing, 2 * (degree + 1))
+        left, right = tent_bounds(tents, basis.points) if len(tents) else (left, right)
+    nothing = np.zeros(len(places) - len(first_rows), np.int64)
+    return {
+        "kinds": np.int64(KINDS.get(basis.family, native.EXPONENTIAL)),
+        "settings": np.array([decay, degree], dtype=np.float64),
+        "places": places,
+        "first_rows": np.concatenate([first_rows, nothing]),
+        "n_rows": np.concatenate([n_rows, nothing]),
+        "tables": table.ravel(),
+        "missing_rows": np.int64(_missing_row(basis, table, degree)),
+        "points": points,
+        "matrices": exact.ravel(),
+        "tent_left": left,
+        "tent_right": right,
+        "sizes": np.array(
+            [[len(places), table.size, len(points), exact.size, basis.n_functions, len(left)]]
+        ),
+    }
+
+
+def _missing_row(basis: ColumnBasis, table: NDArray[np.float64], degree: int) -> int:
+    if basis.family in ("constant", "categorical"):
+        return len(table) - 1
+    return len(table) - (native.POINTS if basis.family == "gaussian" else 2 * (degree + 1))
+
+
+def _with_missing(
+    table: NDArray[np.float64], missing: NDArray[np.float64], width: int
+) -> NDArray[np.float64]:
+    """The table, and as many rows as are read at once, of which the first is for missing values."""
+    return np.vstack([table, missing[None], np.zeros((width - 1, table.shape[1]))])
+
+
+def _patches(
+    basis: ColumnBasis,
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """First points, numbers of rows and rows of the tables around runs of points."""
+    apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
+    runs = np.split(basis.points, apart)
+    lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
+    if sum(lengths) / GRID_STEP * basis.n_functions > MOST_TABLE_ENTRIES:
+        return np.zeros(0), np.zeros(0, np.int64), np.zeros((0, basis.n_functions))
+    counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
+    firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
+    rows = [
+        basis.values(first + GRID_STEP * np.arange(count)).T
+        for first, count in zip(firsts, counts, strict=True)
+    ]
+    return np.array(firsts), np.array(counts, dtype=np.int64), np.vstack(rows)
+
+
+def _exponential_table(
+    knots: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    decay: float,
+    polynomial: tuple[float, ...],
+) -> NDArray[np.float64]:
+    """Rows of exp(-c t) t^p and exp(-c s) s^p, t and s the distances from the knots around a value.
+
+    A kernel exp(-c r) sum_q a_q (c r)^q with r = t + r_0 is exp(-c t) times a polynomial of t whose
+    coefficients depend on r_0 alone. So the sum over all points on one side of a value has few
+    coefficients, and those at a knot follow from those at the knot before it.
+    """
+    width, n = len(polynomial), len(knots)
+    table = np.zeros((n + 1, 2 * width, matrix.shape[1]))
+    factors = np.array([[a * decay**q] for q, a in enumerate(polynomial)])
+    for j in range(n):
+        table[j + 1, :width] = factors * matrix[j]
+        if j > 0:
+            table[j + 1, :width] += _moved(table[j, :width], knots[j] - knots[j - 1], decay)
+    for j in range(n - 1, -1, -1):
+        table[j, width:] = factors * matrix[j]
+        if j < n - 1:
+            table[j, width:] += _moved(table[j + 1, width:], knots[j + 1] - knots[j], decay)
+    return table.reshape(-1, matrix.shape[1])
+
+
+def _moved(rows: NDArray[np.float64], step: float, decay: float) -> NDArray[np.float64]:
+    """Coefficients of exp(-c t) t^p for the same functions, with t + ``step`` written as t."""
+    damping = np.exp(-decay * step)
+    if damping == 0.0:
+        return np.zeros_like(rows)
+    width = len(rows)
+    shift = [[comb(q, p) * step ** max(q - p, 0) for q in range(width)] for p in range(width)]
+    return damping * (np.array(shift) @ rows)

@@ -19,10 +19,9 @@ from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
 from kernelsieve.products.basis import Basis
-from kernelsieve.products.frame import Frame
+from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, build_trie
-from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once

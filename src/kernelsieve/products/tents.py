@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.products.cells import Cells
-from kernelsieve.products.points import bridge_variance
+from kernelsieve.products.cells import Cells, bridge_variance
 
 FIRST_TENT = 2**12  # orders from here on are tents; a column has fewer functions
 MOST_LEVELS = 20  # deeper tents hold a millionth of what the first ones hold
