@@ -164,7 +164,7 @@ class ExactKernelRidge(RegressorMixin, BaseEstimator):
         return self.ridge_.predict(self.centerer_.transform(K)) + self.mean_
 
 
-class Tuned(BaseEstimator):
+class Tuned(peers.Wrapped):
     """A kernel method that first chooses gamma and alpha by itself: what a fit takes in all.
 
     Parameters
@@ -187,14 +187,6 @@ class Tuned(BaseEstimator):
         if self.settings.classes:
             self.classes_ = self.model_.classes_
         return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted targets."""
-        return self.model_.predict(X)
-
-    def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities of the classes."""
-        return self.model_.predict_proba(X)
 
 
 def transformer_of(model: Any) -> Any:
@@ -390,7 +382,7 @@ _ROWS = (
     ),
     Method(
         "lightgbm", "LightGBM", "gradient boosted trees of the package lightgbm",
-        peers.lightgbm, lambda n, d, s: 3.0, columns=True, tree=True, requires="lightgbm",
+        peers.LightGBM, lambda n, d, s: 3.0, columns=True, tree=True, requires="lightgbm",
     ),
     Method(
         "ebm", "EBM", "explainable boosting machine of the package interpret",

@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 XGPR_FEATURES = 1_024
 
 
-def lightgbm(settings: Settings) -> Any:
-    """LightGBM; texts are categories to it."""
-    return _LightGBM(settings)
+class Wrapped(BaseEstimator):
+    """An estimator whose ``fit`` makes another one, ``model_``, which predicts."""
 
-
-class _LightGBM(BaseEstimator):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the targets of rows, of shape (n,)."""
+        return self.model_.predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Predict the probabilities of the classes, of shape (n, n_classes)."""
+        return self.model_.predict_proba(X)
+
+
+class LightGBM(Wrapped):
+    """LightGBM; texts are categories to it."""
 
     def fit(self, X: Any, y: NDArray[Any]) -> Self:
         """Fit with the categorical columns named, which lightgbm takes in ``fit`` only."""
@@ -40,14 +49,6 @@ class _LightGBM(BaseEstimator):
             self.classes_ = self.model_.classes_
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted targets."""
-        return self.model_.predict(X)
-
-    def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities of the classes."""
-        return self.model_.predict_proba(X)
-
 
 def ebm(settings: Settings) -> Any:
     """The explainable boosting machine; texts are nominal to it, and it takes missing values."""
@@ -57,11 +58,8 @@ def ebm(settings: Settings) -> Any:
     return kind(n_jobs=settings.n_threads, random_state=settings.seed)
 
 
-class XRFM(BaseEstimator):
+class XRFM(Wrapped):
     """xRFM, which wants validation rows: a fifth of the training rows, at most 5,000."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
 
     def fit(self, X: Any, y: NDArray[Any]) -> Self:
         """Fit on four fifths, stop by the rest."""
@@ -94,11 +92,8 @@ class XRFM(BaseEstimator):
         return np.asarray(self.model_.predict_proba(_dense32(X)))
 
 
-class XGPR(BaseEstimator):
+class XGPR(Wrapped):
     """xGPR: its Gaussian kernel, its own search of the two hyperparameters, an exact fit."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
 
     def fit(self, X: Any, y: NDArray[Any]) -> Self:
         """Tune and fit."""

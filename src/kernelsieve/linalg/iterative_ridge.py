@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.linalg.operators import GramOperator, NystromSketch, times
+from kernelsieve.linalg.operators import GramOperator, NystromSketch
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
 from kernelsieve.sources.base import Block, Source
 
@@ -94,8 +94,9 @@ class FeatureBlocks:
 
 
 def _product(Z: Any, V: Array) -> Array:
-    """Z V in Z's float type, as float64."""
-    return times(Z, V, np.float64)
+    """Z V, multiplied in Z's float type and returned in float64."""
+    with np.errstate(over="ignore", invalid="ignore"):  # reported where it is solved
+        return (Z @ V.astype(Z.dtype, copy=False)).astype(np.float64, copy=False)
 
 
 class _CentredGram:
@@ -166,8 +167,7 @@ def solve_exact(
     The inverse of S Z Z^T S + alpha I is (I - S Z (Z^T W Z + alpha I)^-1 Z^T S) / alpha.
     """
     rows = blocks.rows.take(np.arange(blocks.rows.shape[0]))
-    y, weights = rows.y, rows.weights
-    roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
+    roots, right = _weighted_targets(rows, fit_intercept)
     total = blocks.reduce(
         lambda Z, block: NormalEquations.of_block(
             Z, np.empty((len(block), 0)), roots[block.rows, 0] ** 2
@@ -180,11 +180,10 @@ def solve_exact(
         inner = cho_solve((factor, True), blocks.transposed_times(roots * R))
         return (R - roots * blocks.times(inner)) / shift
 
-    right = roots * (np.column_stack([y, np.ones(len(y))]) if fit_intercept else y)
     solution = conjugate_gradients(
         lambda V: roots * (K @ (roots * V)) + alpha * V, right, precondition, tol, max_iter, report
     )
-    return _with_intercept(solution, roots, y, weights, fit_intercept)
+    return _with_intercept(solution, roots, rows, fit_intercept)
 
 
 def solve_exact_at_once(
@@ -194,29 +193,34 @@ def solve_exact_at_once(
 
     Returns the same as ``solve_exact``.
     """
-    y, weights = rows.y, rows.weights
-    roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
+    roots, right = _weighted_targets(rows, fit_intercept)
     gram = kernel.between(rows.X, rows.X, n_jobs).astype(np.float64, copy=False)
     gram *= roots
     gram *= roots.T
     factor, _ = regularised_cholesky(gram, alpha)
-    right = roots * (np.column_stack([y, np.ones(len(y))]) if fit_intercept else y)
     solution = Solution(cho_solve((factor, True), right), 1, 0.0)
-    return _with_intercept(solution, roots, y, weights, fit_intercept)
+    return _with_intercept(solution, roots, rows, fit_intercept)
+
+
+def _weighted_targets(rows: Block, fit_intercept: bool) -> tuple[Array, Array]:
+    """S = W^(1/2) as a column, and S [y, 1], or S y without an intercept."""
+    y, weights = rows.y, rows.weights
+    roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
+    return roots, roots * (np.column_stack([y, np.ones(len(y))]) if fit_intercept else y)
 
 
 def _with_intercept(
-    solution: Solution, roots: Array, y: Array, weights: Any, fit_intercept: bool
+    solution: Solution, roots: Array, rows: Block, fit_intercept: bool
 ) -> tuple[Solution, Array]:
     """Dual coefficients and intercepts from the solutions for y and for a constant."""
     u = roots * solution.values
     if not fit_intercept:
-        return Solution(u, solution.iterations, solution.residual), np.zeros(y.shape[1])
+        return Solution(u, solution.iterations, solution.residual), np.zeros(rows.y.shape[1])
     # The dual coefficients of an unpenalised intercept sum to zero.
     total = float(u[:, -1].sum())
     if total > 0:
         intercepts = u[:, :-1].sum(axis=0) / total
     else:  # alpha is lost in the rounding of K: no step was possible, as the warning says
-        intercepts = np.average(y, axis=0, weights=weights)
+        intercepts = np.average(rows.y, axis=0, weights=rows.weights)
     dual = u[:, :-1] - np.outer(u[:, -1], intercepts)
     return Solution(dual, solution.iterations, solution.residual), intercepts

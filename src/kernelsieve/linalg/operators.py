@@ -115,13 +115,6 @@ class Whitening:
         return np.asarray(self.Z @ (self.vectors @ (weights[:, None] * coordinates)))
 
 
-def times(Z: Any, coefficients: Array, dtype: Any = None) -> NDArray[Any]:
-    """Z times coefficients, in Z's float type or ``dtype``; what overflows becomes infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = Z @ coefficients.astype(Z.dtype, copy=False)
-        return product if dtype is None else product.astype(dtype, copy=False)
-
-
 def dense(Z: Any) -> NDArray[Any]:
     """Z as an array, whether it is one or sparse."""
     return Z.toarray() if sp.issparse(Z) else Z

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight
 
 from kernelsieve._memory import check_square
-from kernelsieve._parallel import thread_count
+from kernelsieve._parallel import one_thread, thread_count
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
@@ -53,10 +53,7 @@ class FeatureModel(PersistentEstimator):
 
     def _fresh_features(self, **inherited: Any) -> FeatureMap:
         """An unfitted copy of the map; parameters that are None there are inherited."""
-        features = AdaptiveFeatures() if self.features is None else clone(self.features)
-        given = features.get_params(deep=False)
-        missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
-        return features.set_params(**missing) if missing else features
+        return fresh_features(self.features, **inherited)
 
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
@@ -92,6 +89,24 @@ class FeatureModel(PersistentEstimator):
         return self._valid_rows_and_targets(
             X, y, sample_weight, reset, multi_output=True, y_numeric=True
         )
+
+    def _scores(
+        self,
+        features: FeatureMap,
+        X: Any,
+        mean: NDArray[np.float64],
+        directions: NDArray[np.float64],
+        what: str,
+    ) -> NDArray[Any]:
+        """Centred features times directions; ``what`` names them in the error for overflow."""
+        with one_thread():  # for the same bits with any threads of BLAS
+            offset = (mean @ directions).astype(X.dtype)
+        parts = as_source(X).map(
+            lambda block: times(features._transform_block(block.X), directions) - offset,
+            self._rows_per_block(X.shape[0]),
+            self.n_jobs,
+        )
+        return finite(np.concatenate(list(parts)), what)
 
     def _check_gram(self, size: int, way_out: str = "") -> None:
         """Refuse normal equations that do not fit in memory."""
@@ -137,6 +152,14 @@ class FeatureModel(PersistentEstimator):
         return tags
 
 
+def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
+    """An unfitted copy of a map, or of the default; what is None there is inherited."""
+    fresh = AdaptiveFeatures() if features is None else clone(features)
+    given = fresh.get_params(deep=False)
+    missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
+    return fresh.set_params(**missing) if missing else fresh
+
+
 def has_rates(kernel: Any) -> bool:
     """Whether a kernel scales every column by itself."""
     return isinstance(kernel, Product) or is_learned(kernel)
@@ -164,6 +187,12 @@ def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
     raise ValueError(
         f"{what} exceed what {values.dtype} can hold: scale the data, or pass X in float64"
     )
+
+
+def times(Z: Any, coefficients: NDArray[np.float64]) -> NDArray[Any]:
+    """Z times coefficients, in Z's float type; what overflows becomes infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Z @ coefficients.astype(Z.dtype, copy=False)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:

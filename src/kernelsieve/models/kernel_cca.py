@@ -8,17 +8,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svd
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._parallel import map_row_blocks, one_thread
 from kernelsieve._state import array, instance
 from kernelsieve._validation import check_count, check_points, check_positive
-from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.linalg.operators import dense, times
+from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.solvers import regularised_cholesky
-from kernelsieve.models._base import FeatureModel, finite
+from kernelsieve.models._base import FeatureModel, fresh_features
 from kernelsieve.sources.base import ArraySource, Block, given_source
 
 
@@ -132,11 +131,8 @@ class KernelCCA(TransformerMixin, FeatureModel):
             )
         rows = ArraySource(X)
         self._fit_features(rows, alpha=alpha)
-        second = self.features_y if self.features_y is not None else self.features
-        self.features_y_ = AdaptiveFeatures() if second is None else clone(second)
-        if self.features_y_.get_params(deep=False).get("alpha", 0.0) is None:
-            self.features_y_.set_params(alpha=alpha)
-        self.features_y_.fit(Y)
+        second = self.features if self.features_y is None else self.features_y
+        self.features_y_ = fresh_features(second, alpha=alpha).fit(Y)
 
         # The first view's features, with the second's as its targets: all moments in one pass.
         def block(Z: Any, block: Block) -> _Views:
@@ -174,7 +170,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        return self._scores(self.features_, X, self.x_mean_, self.x_weights_)
+        return self._scores(self.features_, X, self.x_mean_, self.x_weights_, "the scores")
 
     def transform_y(self, y: Any) -> NDArray[Any]:
         """Scores of rows of the second view.
@@ -194,24 +190,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
                 f"y has {Y.shape[1]} columns, but KernelCCA was fitted to "
                 f"{self.features_y_.n_features_in_}"
             )
-        return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_)
-
-    def _scores(
-        self,
-        features: FeatureMap,
-        X: Any,
-        mean: NDArray[np.float64],
-        weights: NDArray[np.float64],
-    ) -> NDArray[Any]:
-        with one_thread():
-            offset = (mean @ weights).astype(X.dtype)
-        parts = map_row_blocks(
-            lambda rows: times(features._transform_block(X[rows]), weights) - offset,
-            X.shape[0],
-            self._rows_per_block(X.shape[0]),
-            self.n_jobs,
-        )
-        return finite(np.concatenate(parts), "the scores")
+        return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_, "the scores")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +17,7 @@ from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import FLOATS, array, number, whole, wrong
 from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
 from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
 
@@ -24,7 +25,7 @@ LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means makes passes over the
 START_ROWS = 2**14
 
 
-class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
+class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, FeatureModel):
     """k-means clustering in feature space.
 
     Parameters
@@ -208,20 +209,9 @@ class KernelKMeans(ClusterMixin, TransformerMixin, FeatureModel):
         parts = self._map_blocks(lambda Z, _: np.sqrt(_squared_distances(Z, centres)), X)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the distances: "kernelkmeans0", "kernelkmeans1", ...
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str of shape (n_clusters,)
-        """
-        check_is_fitted(self)
-        count = len(self.cluster_centers_)
-        return np.array([f"kernelkmeans{k}" for k in range(count)], dtype=object)
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -258,9 +248,8 @@ class _Clusters:
         weights = np.ones(len(block)) if block.weights is None else block.weights
         shape = (len(self.centres), len(block))
         members = sp.csr_array((weights, (labels, np.arange(len(block)))), shape=shape)
-        sums = members @ Z
-        dense = sums.toarray() if sp.issparse(sums) else sums
-        return np.column_stack([dense, members.sum(axis=1)]).astype(np.float64, copy=False)
+        sums = np.column_stack([dense(members @ Z), members.sum(axis=1)])
+        return sums.astype(np.float64, copy=False)
 
 
 def stacked(blocks: list[Any]) -> Any:

@@ -11,13 +11,12 @@ from scipy.sparse.linalg import eigsh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._parallel import one_thread
 from kernelsieve._state import AbsentOr, array, instance, switch, wrong
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.linalg.operators import dense, times
-from kernelsieve.models._base import FeatureModel, finite, without_targets
+from kernelsieve.linalg.operators import dense
+from kernelsieve.models._base import FeatureModel, without_targets
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.sources.views import Mapped
@@ -162,11 +161,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         return self._project(X)
 
     def _project(self, X: Any) -> NDArray[Any]:
-        vectors = self.components_
-        with one_thread():
-            offset = (self.mean_ @ vectors).astype(X.dtype)
-        parts = self._map_blocks(lambda Z, _: times(Z, vectors) - offset, X)
-        return finite(np.concatenate(parts), "the components")
+        return self._scores(self.features_, X, self.mean_, self.components_, "the components")
 
     def inverse_transform(self, T: Any) -> NDArray[Any]:
         """Find rows whose components are approximately T.

@@ -48,7 +48,7 @@ from kernelsieve.linalg.normal_equations import (
     solve_dual_ridge,
     solve_ridge,
 )
-from kernelsieve.linalg.operators import dense, times
+from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._base import (
     FeatureModel,
@@ -56,6 +56,7 @@ from kernelsieve.models._base import (
     finite,
     is_learned,
     mixing_of,
+    times,
 )
 from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
 from kernelsieve.sources.summaries import squared_norms
