@@ -38,7 +38,12 @@ from kernelsieve import (
 )
 from kernelsieve.kernels import Gaussian, Polynomial
 from kernelsieve.linalg import normal_equations
-from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.normal_equations import (
+    NormalEquations,
+    corrected,
+    residual_sums,
+    solve_ridge,
+)
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import kernel_pca, kernel_ridge
 
@@ -659,16 +664,41 @@ def test_float32_products_keep_predictions(offset):
     features = FourierFeatures(300, gamma=0.1, random_state=0)
     how = []
     for alpha in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
-        model = KernelRidge(features, alpha=alpha)
-        with mock.patch.object(NormalEquations, "of_block", wraps=NormalEquations.of_block) as sums:
+        model = KernelRidge(features, alpha=alpha, block_rows=1000)
+        with (
+            mock.patch.object(NormalEquations, "of_block", wraps=NormalEquations.of_block) as sums,
+            mock.patch.object(model, "_corrected", wraps=model._corrected) as second,
+        ):
             single = model.fit(X, y).predict(X.astype(np.float64))
-        how.append(tuple(dict.fromkeys(call.args[3] for call in sums.call_args_list)))
+        assert sums.call_count == 20, alpha  # each block is multiplied once, whatever comes out
+        how.append((sums.call_args.args[3], second.called))
         double = clone(model).fit(X.astype(np.float64), y).predict(X.astype(np.float64))
         assert np.sqrt(np.mean((single - double) ** 2)) < 1e-4 * np.std(y), alpha
         assert np.abs(single - double).max() < 2e-4, alpha
-    assert how[0] == (False,)  # not even tried
-    assert (True, False) in how  # tried, and found too coarse
-    assert how[-1] == (True,)
+    assert how[0] == (False, False)  # not even tried
+    assert (True, True) in how  # tried, and found too coarse
+    assert how[-1] == (True, False)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_correction_undoes_the_rounding_of_float32_products(fit_intercept, weighted):
+    rng = np.random.default_rng(0)
+    Z, y = rng.standard_normal((2000, 30)).astype(np.float32), rng.standard_normal((2000, 2))
+    Z[:, 1:] = 0.03 * Z[:, 1:] + Z[:, :1]  # nearly the same columns: rounding shows
+    weights, alpha = rng.uniform(0.5, 2.0, size=2000) if weighted else None, 1e-3
+    wide = Z.astype(np.float64)
+    exact = solve_ridge(NormalEquations.of_block(wide, y, weights), alpha, fit_intercept)
+    coarse = solve_ridge(NormalEquations.of_block(Z, y, weights, True), alpha, fit_intercept)
+    sums = residual_sums(Z, y, weights, coarse)
+    found = corrected(coarse, sums, alpha)
+
+    def error(ridge):
+        difference = Z @ (ridge.coefficients - exact.coefficients)
+        return np.abs(difference + ridge.intercepts - exact.intercepts).max()
+
+    assert error(coarse) > 1e-6
+    assert error(found) < 2e-2 * error(coarse)
 
 
 # --- calibration ---------------------------------------------------------------------------------

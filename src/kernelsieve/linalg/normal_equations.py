@@ -359,6 +359,44 @@ def solve_ridge(equations: NormalEquations, alpha: float, fit_intercept: bool) -
     return RidgeSolution(coefficients, problem.intercepts(coefficients), posterior)
 
 
+def residual_sums(Z: Any, y: Array, weights: Array | None, solution: RidgeSolution) -> Array:
+    """Z^T W r for the residuals r of some rows, with 1^T W r as one more line.
+
+    Parameters
+    ----------
+    Z : {ndarray, CSR} of shape (n, s)
+    y : ndarray of shape (n, n_outputs)
+    weights : ndarray of shape (n,) or None
+    solution : RidgeSolution
+
+    Returns
+    -------
+    ndarray of shape (s + 1, n_outputs)
+    """
+    Z = Z if sp.issparse(Z) else Z.astype(np.float64, copy=False)
+    residuals = y - Z @ solution.coefficients - solution.intercepts
+    if weights is not None:
+        residuals *= weights[:, None]
+    return np.vstack([Z.T @ residuals, residuals.sum(axis=0)])
+
+
+def corrected(solution: RidgeSolution, sums: Array, alpha: float) -> RidgeSolution:
+    """A step of iterative refinement: the solution less most of the rounding in its matrix.
+
+    The gradient of the ridge at the solution, which is known exactly from ``residual_sums``, is
+    solved for with the inexact factor. So only the square of the factor's relative error is left.
+    """
+    posterior, gradient = solution.posterior, sums[:-1] - alpha * solution.coefficients
+    intercepts = solution.intercepts
+    if posterior.fit_intercept:
+        gradient = gradient - np.outer(posterior.feature_mean, sums[-1])
+        intercepts = intercepts + sums[-1] / posterior.weight
+    step = cho_solve((posterior._known_factor(), True), gradient)
+    return RidgeSolution(
+        solution.coefficients + step, intercepts - posterior.feature_mean @ step, posterior
+    )
+
+
 @dataclass(frozen=True)
 class Float32Rounding:
     """What float32 products of blocks of features do to the predictions of a ridge.
