@@ -17,7 +17,7 @@ PACKAGE = "kernelsieve"
 SOURCE = Path(kernelsieve.__file__).parent
 
 # Private helpers, lowest first: each may use those before it, and every part above may use all.
-HELPERS = ("_files", "_progress", "_random", "_memory", "_parallel", "_validation", "_state")
+HELPERS = ("_files", "_progress", "_random", "_parallel", "_validation", "_state")
 # Rooms, lowest first: what a part may use of those below it. PRODUCTS is the walk of a row.
 BASE = {"_native", *HELPERS}
 DATA = BASE | {"sources", "linalg"}

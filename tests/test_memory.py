@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 import kernelsieve as ks
-from kernelsieve import _memory, kernels
-from kernelsieve._memory import available, check_matrix, check_memory, check_square
+from kernelsieve import _validation, kernels
+from kernelsieve._validation import available, check_matrix, check_memory, check_square
 
 GIB = 2**30
 
@@ -20,7 +20,7 @@ GIB = 2**30
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 1 GiB left."""
-    monkeypatch.setattr(_memory, "available", lambda: GIB)
+    monkeypatch.setattr(_validation, "available", lambda: GIB)
 
 
 def points(n: int = 50, d: int = 5) -> Any:
@@ -50,8 +50,8 @@ def write(path: Path, text: str) -> None:
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty /proc and /sys/fs/cgroup."""
-    monkeypatch.setattr(_memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(_memory, "CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(_validation, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(_validation, "CGROUP", tmp_path / "cgroup")
     return tmp_path
 
 
@@ -198,12 +198,12 @@ def test_gram_matrices_of_features(small: None, model: Any, way_out: str) -> Non
 
 
 def test_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_memory, "UNCHECKED", 2**20)
-    monkeypatch.setattr(_memory, "available", lambda: 2**23)
+    monkeypatch.setattr(_validation, "UNCHECKED", 2**20)
+    monkeypatch.setattr(_validation, "available", lambda: 2**23)
     model = ks.KernelRidge(ks.FourierFeatures(4, random_state=0), refine=True)
     X, y = points(600), points(600)[:, 0]
     model.fit(X, y)
-    monkeypatch.setattr(_memory, "available", lambda: 2**21)
+    monkeypatch.setattr(_validation, "available", lambda: 2**21)
     words = r"refine=True, with 256 of 600 rows of .*: 512 rows would fit: lower block_rows"
     with pytest.raises(MemoryError, match=words):
         model.fit(X, y)

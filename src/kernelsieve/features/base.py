@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
-from kernelsieve._validation import check_count, sparse_output, valid_rows
+from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
 from kernelsieve.kernels import (
     Gaussian,
     Kernel,

@@ -10,12 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_matrix
 from kernelsieve._native.fourier import write_pairs, write_waves
 from kernelsieve._parallel import row_blocks
 from kernelsieve._random import stream
 from kernelsieve._state import FLOATS, array, array_or, instance, wrong
-from kernelsieve._validation import check_choice, check_positive
+from kernelsieve._validation import check_choice, check_matrix, check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.frequencies import (
     StructuredFrequencies,

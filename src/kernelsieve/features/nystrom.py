@@ -8,9 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_square
 from kernelsieve._state import FLOATS, INT64, array, optional, plain, row_matrix
-from kernelsieve._validation import check_choice, check_points, check_positive
+from kernelsieve._validation import check_choice, check_points, check_positive, check_square
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.landmarks import (
     kmeans_centres,

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_memory
 from kernelsieve._random import root_seed, stream
 from kernelsieve._state import INT64, array, instance, list_of
-from kernelsieve._validation import check_choice
+from kernelsieve._validation import check_choice, check_memory
 from kernelsieve.features.power_tree import Draws, PowerTree, SeededDraws, StoredDraws
 from kernelsieve.features.series import SeriesFeatures, degree_masses
 from kernelsieve.products.degrees import DegreeColumns

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_matrix
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import stream
+from kernelsieve._validation import check_matrix
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.whitening import inverse_of_lower
 

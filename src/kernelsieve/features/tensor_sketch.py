@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_matrix
 from kernelsieve._random import stream
 from kernelsieve._state import instance
+from kernelsieve._validation import check_matrix
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Polynomial
 from kernelsieve.sketches import TensorSketch

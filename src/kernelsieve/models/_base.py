@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight
 
-from kernelsieve._memory import check_square
 from kernelsieve._parallel import one_thread, thread_count
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
-from kernelsieve._validation import check_count, valid_rows
+from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
 from kernelsieve.kernels import Product

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from kernelsieve._memory import check_memory
 from kernelsieve._parallel import row_blocks
 from kernelsieve._state import MOST_COLUMNS, Persistent, flag, scaling, whole
+from kernelsieve._validation import check_memory
 from kernelsieve.products.multisets import count_of_degree
 
 BLOCK_ROWS = 256

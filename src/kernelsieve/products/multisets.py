@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._memory import check_memory
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._state import INT64, Persistent, array, wrong
+from kernelsieve._validation import check_memory
 
 TUPLE_BYTES, ATOM_BYTES = 150, 200  # of Python's tuples and lists while multisets are listed
 
