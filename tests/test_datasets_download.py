@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kernelsieve import datasets
-from kernelsieve.datasets import download, folders, loading, readers, registry, sources
+from kernelsieve.datasets import download, folders, loading, origins, readers, registry
 from kernelsieve.datasets.entry import Entry
 from kernelsieve.datasets.verify import checksum
 
@@ -87,13 +87,13 @@ def tiny(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     """A dataset that the server has."""
 
     def parse(open_: Any) -> Any:
-        rows = sources.table(open_("tiny.csv"))
+        rows = origins.table(open_("tiny.csv"))
         return rows[:, :-1], rows[:, -1]
 
     entry = Entry(
         name="tiny", n_rows=20, n_features=3, description="a table", target_name="y",
         licence="none", read=readers.npz("tiny.npz"), feature_names=("a", "b", "c"),
-        files=("tiny.npz",), checksum=checksum(X, Y), source=sources.Archive(server.url, parse),
+        files=("tiny.npz",), checksum=checksum(X, Y), origin=origins.Archive(server.url, parse),
     )  # fmt: skip
     monkeypatch.setitem(registry._REGISTRY, "tiny", entry)
     return entry
@@ -148,9 +148,9 @@ def test_bad_downloads_leave_nothing_behind(
 def test_wrong_checksum_of_the_archive_is_refused(
     server: Server, tiny: Entry, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(tiny.source, sources.Archive)
-    picky = dataclasses.replace(tiny.source, sha256="0" * 64)
-    monkeypatch.setitem(registry._REGISTRY, "tiny", dataclasses.replace(tiny, source=picky))
+    assert isinstance(tiny.origin, origins.Archive)
+    picky = dataclasses.replace(tiny.origin, sha256="0" * 64)
+    monkeypatch.setitem(registry._REGISTRY, "tiny", dataclasses.replace(tiny, origin=picky))
     with pytest.raises(datasets.DatasetError, match=r"(?i)sha256|hash"):
         datasets.load("tiny")
     assert left(cache) == []
@@ -210,7 +210,7 @@ def zipped(**members: bytes) -> Any:
         for name, content in members.items():
             archive_.writestr(name.replace("__", "."), content)
     opened = zipfile.ZipFile(file)
-    return lambda name: sources.open_member(opened, name)
+    return lambda name: origins.open_member(opened, name)
 
 
 def test_wine_is_red_then_white() -> None:
@@ -219,14 +219,14 @@ def test_wine_is_red_then_white() -> None:
         f"winequality-{colour}__csv": f"{head}\n{row}\n".encode()
         for colour, row in (("white", ";".join(["2"] * 12)), ("red", ";".join(["1"] * 12)))
     }
-    X, y = sources.WINE.parse(zipped(**colours))
+    X, y = origins.WINE.parse(zipped(**colours))
     np.testing.assert_array_equal(X, [[1.0] * 11, [2.0] * 11])
     np.testing.assert_array_equal(y, [1, 2])
 
 
 def test_insurance_joins_the_evaluation_set_with_its_targets() -> None:
     train, inputs = "\t".join(map(str, range(86))), "\t".join(map(str, range(85)))
-    X, y = sources.INSURANCE.parse(
+    X, y = origins.INSURANCE.parse(
         zipped(
             ticdata2000__txt=f"{train}\n".encode(),
             ticeval2000__txt=f"{inputs}\n".encode(),
@@ -239,7 +239,7 @@ def test_insurance_joins_the_evaluation_set_with_its_targets() -> None:
 
 def test_forest_is_gzipped_inside() -> None:
     row = ",".join(map(str, range(55))).encode()
-    X, y = sources.FOREST.parse(zipped(covtype__data__gz=gzip.compress(row)))
+    X, y = origins.FOREST.parse(zipped(covtype__data__gz=gzip.compress(row)))
     np.testing.assert_array_equal(X, [np.arange(54)])
     np.testing.assert_array_equal(y, [54])
 
@@ -252,7 +252,7 @@ def test_uji_is_a_zip_in_a_zip_with_text_columns_behind() -> None:
         for name, longitude in (("trainingData.csv", "-7500.25"), ("validationData.csv", "-7400")):
             rest = ",".join(["x"] * 8)
             archive_.writestr(f"UJIndoorLoc/{name}", f"{head}\n{signal},{longitude},{rest}\n")
-    X, y = sources.UJI.parse(zipped(UJIndoorLoc__zip=inner.getvalue()))
+    X, y = origins.UJI.parse(zipped(UJIndoorLoc__zip=inner.getvalue()))
     assert X.shape == (2, 520)
     np.testing.assert_array_equal(X[0, -2:], [100, -70])
     np.testing.assert_array_equal(y, [-7500.25, -7400])
@@ -260,10 +260,10 @@ def test_uji_is_a_zip_in_a_zip_with_text_columns_behind() -> None:
 
 def test_ct_leaves_the_patient_out_and_year_has_its_target_first() -> None:
     head, row = ",".join(f"c{i}" for i in range(386)), ",".join(map(str, range(386)))
-    X, y = sources.CT.parse(zipped(slice_localization_data__csv=f"{head}\n{row}\n".encode()))
+    X, y = origins.CT.parse(zipped(slice_localization_data__csv=f"{head}\n{row}\n".encode()))
     assert (X.shape, X[0, 0], y[0]) == ((1, 384), 1, 385)
     song = ",".join(["2001", *map(str, range(90))])
-    X, y = sources.YEAR.parse(zipped(YearPredictionMSD__txt=f"{song}\n".encode()))
+    X, y = origins.YEAR.parse(zipped(YearPredictionMSD__txt=f"{song}\n".encode()))
     assert (X.shape, X[0, 1], y[0]) == ((1, 90), 1, 2001)
 
 

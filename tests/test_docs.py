@@ -72,6 +72,14 @@ def test_links_lead_to_files(page: str) -> None:
             assert ((ROOT / page).parent / target).exists(), target
 
 
+def test_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]+(?:/|\.py|\.md|\.toml))`", text)
+    assert len(named) > 20
+    places = (ROOT, ROOT / "src" / "kernelsieve")
+    assert not [name for name in named if not any((place / name).exists() for place in places)]
+
+
 MODULES = (
     "bench",
     "dask",

@@ -189,7 +189,7 @@ def list_datasets() -> None:
     for entry in map(datasets.describe, datasets.names()):
         present = datasets.find_files(entry) is not None
         where = "built in" if entry.built_in else "file" if present else "no file"
-        if not present and entry.source is not None:
+        if not present and entry.origin is not None:
             where = "download"
         table.add_row(
             entry.name, f"{entry.n_rows:,}", f"{entry.n_features:,}", where, entry.description,

@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from kernelsieve.datasets.entry import DAMAGE, DatasetError, Entry, Source
+from kernelsieve.datasets.entry import DAMAGE, DatasetError, Entry, Origin
 from kernelsieve.datasets.verify import checked
 
 TIMEOUT_SECONDS = 30
 STALE_SECONDS = 24 * 3600
 
 
-def install(entry: Entry, source: Source, folder: Path, progress: bool) -> None:
+def install(entry: Entry, origin: Origin, folder: Path, progress: bool) -> None:
     """Download a dataset, check it, and move its files into ``folder``.
 
     All work is done in a scratch folder that is always removed. A file appears under its own name
@@ -31,14 +31,14 @@ def install(entry: Entry, source: Source, folder: Path, progress: bool) -> None:
         _sweep(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".partial-{entry.name}-") as scratch:
             here = Path(scratch)
-            X, y = source.fetch(here, progress)
+            X, y = origin.fetch(here, progress)
             write_files(entry, X, y, here)
             checked(entry, *entry.read(here))
             for file in entry.files:
                 os.replace(here / file, folder / file)
     except DAMAGE as error:  # requests' errors are OSErrors
         raise DatasetError(
-            f"dataset {entry.name!r} could not be downloaded from {source.address}: "
+            f"dataset {entry.name!r} could not be downloaded from {origin.address}: "
             f"{' '.join(str(error).split()) or type(error).__name__}. Put "
             f"{' and '.join(entry.files)} into a folder and set KERNELSIEVE_DATA to it"
         ) from error

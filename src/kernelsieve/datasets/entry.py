@@ -55,7 +55,7 @@ class Dataset:
     n_train: int | None = None
 
 
-class Source(Protocol):
+class Origin(Protocol):
     """Where a dataset can be downloaded."""
 
     @property
@@ -86,7 +86,7 @@ class Entry:
     task: Task = "regression"
     n_train: int | None = None
     files: tuple[str, ...] = ()
-    source: Source | None = None
+    origin: Origin | None = None
     checksum: str | None = None
     label_counts: Mapping[int, int] | None = None
     target_range: tuple[float, float] | None = None

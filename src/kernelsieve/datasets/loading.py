@@ -104,8 +104,8 @@ def _ensure(
     where = find_files(entry, folder)
     if where is not None:
         return where
-    if download and entry.source is not None:
-        install(entry, entry.source, cache_folder(), progress)
+    if download and entry.origin is not None:
+        install(entry, entry.origin, cache_folder(), progress)
         return cache_folder()
     raise FileNotFoundError(f"dataset {entry.name!r} {what_to_do(entry, data_folder(folder))}")
 
@@ -113,8 +113,8 @@ def _ensure(
 def what_to_do(entry: Entry, folder: Path) -> str:
     """Explain how to get a missing dataset by hand."""
     files = " and ".join(entry.files)
-    origin = f" (made from {entry.source.address})" if entry.source is not None else ""
+    made = f" (made from {entry.origin.address})" if entry.origin is not None else ""
     return (
-        f"needs {files}{origin}, looked for in {folder}: put it there, or set KERNELSIEVE_DATA to "
+        f"needs {files}{made}, looked for in {folder}: put it there, or set KERNELSIEVE_DATA to "
         "the folder that has it"
     )

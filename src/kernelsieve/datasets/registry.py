@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from kernelsieve.datasets import readers, sources
+from kernelsieve.datasets import origins, readers
 from kernelsieve.datasets.entry import DatasetError, Entry
 from kernelsieve.datasets.generators import make_friedman, make_onehot, make_product
 
@@ -82,7 +82,7 @@ _ENTRIES = (
         description="quality of wines, red rows then white, from eleven measurements",
         read=readers.npz("wine.npz"), files=("wine.npz",), feature_names=tuple(_WINE.split()),
         label_counts={3: 30, 4: 216, 5: 2138, 6: 2836, 7: 1079, 8: 193, 9: 5},
-        checksum="3d792db3f027307f51a107f5b8f0df8a", source=sources.WINE,
+        checksum="3d792db3f027307f51a107f5b8f0df8a", origin=origins.WINE,
     ),
     Entry(
         name="insurance", n_rows=9822, n_features=85, target_name="caravan", n_train=5822,
@@ -90,12 +90,12 @@ _ENTRIES = (
         description="who holds a caravan policy (0/1), from customer data",
         read=readers.npz("insurance.npz"), files=("insurance.npz",),
         feature_names=tuple(_INSURANCE.split()), label_counts={0: 9236, 1: 586},
-        checksum="79e8480eca0e9ce8329f99448463ad74", source=sources.INSURANCE,
+        checksum="79e8480eca0e9ce8329f99448463ad74", origin=origins.INSURANCE,
     ),
     Entry(
         name="ct", n_rows=53_500, n_features=384, target_name="location", licence=_UCI,
         description="height of a CT slice in the body, 0..180, from histograms of the image",
-        read=readers.npz("ct.npz"), files=("ct.npz",), source=sources.CT,
+        read=readers.npz("ct.npz"), files=("ct.npz",), origin=origins.CT,
         feature_names=_numbered("value", 384, start=0),
         target_range=(1.7387, 97.4892), target_mean=47.028039,
     ),
@@ -107,14 +107,14 @@ _ENTRIES = (
             *_FOREST.split(), *_numbered("wilderness_area_", 4), *_numbered("soil_type_", 40),
         ),
         label_counts={1: 211840, 2: 283301, 3: 35754, 4: 2747, 5: 9493, 6: 17367, 7: 20510},
-        checksum="7e09413c68ecc5b7d901a2fa3c329ed8", source=sources.FOREST,
+        checksum="7e09413c68ecc5b7d901a2fa3c329ed8", origin=origins.FOREST,
     ),
     Entry(
         name="uji", n_rows=21_048, n_features=520, target_name="longitude", licence=_UCI,
         description="position in metres from Wi-Fi signals in dBm; -105 is not seen",
         read=readers.uji, files=("uji.npz",), n_train=19_937,
         feature_names=_numbered("WAP", 520, width=3), target_range=(-7695.94, -7299.78),
-        checksum="11f95a8a7843bff878ed919079311640", source=sources.UJI,
+        checksum="11f95a8a7843bff878ed919079311640", origin=origins.UJI,
     ),
     Entry(
         name="imdb", n_rows=50_000, n_features=74_849, target_name="rating",
@@ -130,14 +130,14 @@ _ENTRIES = (
         name="california", n_rows=20_640, n_features=8, target_name="MedHouseVal",
         licence="public (US census 1990)",
         description="median house values of districts, in $100,000",
-        read=readers.npz("california.npz"), files=("california.npz",), source=sources.CALIFORNIA,
+        read=readers.npz("california.npz"), files=("california.npz",), origin=origins.CALIFORNIA,
         feature_names=tuple(_CALIFORNIA.split()), target_range=(0.1499, 5.0001),
         target_mean=2.068558,
     ),
     Entry(
         name="year", n_rows=515_345, n_features=90, target_name="year", licence=_UCI,
         description="year of a song, 1922..2011, from its timbre",
-        read=readers.npz("year.npz"), files=("year.npz",), source=sources.YEAR, n_train=463_715,
+        read=readers.npz("year.npz"), files=("year.npz",), origin=origins.YEAR, n_train=463_715,
         feature_names=(*_numbered("timbre_mean_", 12), *_numbered("timbre_covariance_", 78)),
         target_range=(1922.0, 2011.0),
     ),
@@ -145,7 +145,7 @@ _ENTRIES = (
         name="news20", n_rows=18_846, n_features=130_107, target_name="group",
         licence="research use", description="which of 20 newsgroups, from sparse word counts",
         task="classification", read=readers.sparse("news20"), n_train=11_314,
-        files=("news20.npz", "news20_y.npy"), source=sources.NEWS20,
+        files=("news20.npz", "news20_y.npy"), origin=origins.NEWS20,
         feature_names=_numbered("word_", 130_107, start=0, width=6), target_range=(0.0, 19.0),
     ),
 )  # fmt: skip

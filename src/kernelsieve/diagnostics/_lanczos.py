@@ -9,11 +9,11 @@ import numpy as np
 from scipy.stats import t as student
 
 from kernelsieve._random import stream
-from kernelsieve.diagnostics._problem import (
+from kernelsieve.diagnostics._kernel_data import (
     CONFIDENCE,
     ROUNDING,
+    KernelData,
     Measured,
-    Problem,
     between,
 )
 from kernelsieve.linalg.eigenvalues import Ritz, extreme_eigenvalues
@@ -25,7 +25,7 @@ BLOCK_SIZE = 8
 
 
 def statistical_dimension(
-    problem: Problem, alpha: float, n_probes: int, max_passes: int, block_rows: int
+    data: KernelData, alpha: float, n_probes: int, max_passes: int, block_rows: int
 ) -> Measured:
     """tr K (K + aI)^-1 by Hutchinson's estimator on what a Nystrom sketch leaves over.
 
@@ -33,10 +33,10 @@ def statistical_dimension(
     of alpha z^T (P^-1 - A^-1) z. Conjugate gradients from zero, preconditioned by P, approach
     z^T A^-1 z from below, and fall short of it by at most r^T P^-1 r for the residual r, as P <= A.
     """
-    K = GramOperator(problem.kernel, problem.points, block_rows)
-    rng = stream(problem.seed, "diagnostics", "probes")
+    K = GramOperator(data.kernel, data.points, block_rows)
+    rng = stream(data.seed, "diagnostics", "probes")
     probes = rng.choice([-1.0, 1.0], size=(K.n_rows, n_probes))
-    sketch = _sketch(K, problem.seed)
+    sketch = _sketch(K, data.seed)
     known = sketch.statistical_dimension(alpha)
     of_sketch = alpha * dots(probes, sketch.solve(probes, alpha))
     quantile = float(student.ppf((1 + CONFIDENCE) / 2, n_probes - 1))
@@ -55,15 +55,15 @@ def statistical_dimension(
 
 
 def epsilon_sides(
-    problem: Problem, Z: Any, alpha: float, tol: float, max_passes: int, block_rows: int
+    data: KernelData, Z: Any, alpha: float, tol: float, max_passes: int, block_rows: int
 ) -> tuple[Measured, Measured]:
     """Both sides of the spectral epsilon, from the eigenvalues of (K + aI, ZZ^T + aI).
 
     With W = (ZZ^T + aI)^(1/2) they are those of W^-1 (K + aI) W^-1. Most of them are near 1; the
     smallest would come last if the largest are large, so it is found with the sketch's inverse.
     """
-    K = GramOperator(problem.kernel, problem.points, block_rows)
-    sketch = _sketch(K, problem.seed)
+    K = GramOperator(data.kernel, data.points, block_rows)
+    sketch = _sketch(K, data.seed)
     white = Whitening(Z, alpha)
 
     def apply(V: Array) -> Array:
@@ -94,15 +94,15 @@ def epsilon_sides(
 
 
 def kernel_errors(
-    problem: Problem, Z: Any, tol: float, max_passes: int, block_rows: int
+    data: KernelData, Z: Any, tol: float, max_passes: int, block_rows: int
 ) -> tuple[Measured, Measured]:
     """Relative Frobenius error, summed over all pairs, and operator norm error."""
-    K = GramOperator(problem.kernel, problem.points, block_rows)
+    K = GramOperator(data.kernel, data.points, block_rows)
     error, total = _squared_norms(K, Z)
     if total == 0.0:
         raise ValueError("the kernel is zero on all pairs, so that no error is relative to it")
     frobenius = float(np.sqrt(error / total))
-    start = stream(problem.seed, "diagnostics", "start").standard_normal(
+    start = stream(data.seed, "diagnostics", "start").standard_normal(
         (K.n_rows, min(BLOCK_SIZE, K.n_rows))
     )
 

@@ -15,11 +15,11 @@ from scipy.stats import t as student
 
 from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral
-from kernelsieve.diagnostics._problem import (
+from kernelsieve.diagnostics._kernel_data import (
     CONFIDENCE,
     Features,
+    KernelData,
     Measured,
-    Problem,
     between,
 )
 from kernelsieve.linalg.operators import Array, diagonal, evaluate, outer
@@ -27,7 +27,7 @@ from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.linalg.whitening import inverse_of_lower
 
 
-def statistical_dimension(problem: Problem, alpha: float, m: int, n_repeats: int) -> Measured:
+def statistical_dimension(data: KernelData, alpha: float, m: int, n_repeats: int) -> Measured:
     """From a quantity that is too small in the mean to one that is too large.
 
     Let C be the mean of phi(x) phi(x)^T over all rows, C_S that over a subsample, g = alpha / n.
@@ -36,9 +36,9 @@ def statistical_dimension(problem: Problem, alpha: float, m: int, n_repeats: int
     held against it, is convex in C_S, so in the mean it is too large (Jensen's inequality, twice).
     The eigenvalues of K have the mean t = tr(K) / n, so n t / (t + alpha) is an upper bound, too.
     """
-    n_rows = problem.n_rows
-    draws = draw_rows(n_rows, 2 * m, n_repeats, problem.seed)
-    measured = [_inside_and_crossed(problem, alpha, rows[:m], rows[m:]) for rows in draws]
+    n_rows = data.n_rows
+    draws = draw_rows(n_rows, 2 * m, n_repeats, data.seed)
+    measured = [_inside_and_crossed(data, alpha, rows[:m], rows[m:]) for rows in draws]
     inside, crossed, diagonals = (np.array(values) for values in zip(*measured, strict=True))
     mean = float(diagonals.mean()) + margin(diagonals)
     low = float(inside.mean()) - margin(inside)
@@ -47,16 +47,16 @@ def statistical_dimension(problem: Problem, alpha: float, m: int, n_repeats: int
 
 
 def _inside_and_crossed(
-    problem: Problem, alpha: float, seen: Any, unseen: Any
+    data: KernelData, alpha: float, seen: Any, unseen: Any
 ) -> tuple[float, float, float]:
     """The two sums of `statistical_dimension` for one subsample, and the mean of k(x, x)."""
-    m, n_rows = len(seen), problem.n_rows
+    m, n_rows = len(seen), data.n_rows
     ridge = alpha * m / n_rows
-    factor, shift = regularised_cholesky(problem.gram(seen), ridge)
+    factor, shift = regularised_cholesky(data.gram(seen), ridge)
     inverse = inverse_of_lower(factor)
     inside = m - shift * float(np.sum(inverse**2))
-    own = diagonal(problem.kernel, problem.points[unseen])
-    across = evaluate(problem.kernel, problem.points[seen], problem.points[unseen])
+    own = diagonal(data.kernel, data.points[unseen])
+    across = evaluate(data.kernel, data.points[seen], data.points[unseen])
     # Rounding can make a row outside look better explained than perfectly.
     left = np.maximum(own - np.sum((inverse @ across) ** 2, axis=0), 0.0) / alpha
     crossed = m / n_rows * inside + (n_rows - m) * float(left.mean())
@@ -64,20 +64,20 @@ def _inside_and_crossed(
 
 
 def epsilon_sides(
-    problem: Problem, features: Features, alpha: float, m: int, n_repeats: int
+    data: KernelData, features: Features, alpha: float, m: int, n_repeats: int
 ) -> tuple[Measured, Measured]:
     """Both sides of the spectral epsilon, by their trend from m/2 to m rows."""
 
     def both(rows: Any) -> tuple[float, float]:
-        ridge = alpha * len(rows) / problem.n_rows
-        exact = spectral.spectral_epsilon(problem.gram(rows), features.of_rows(rows), ridge)
+        ridge = alpha * len(rows) / data.n_rows
+        exact = spectral.spectral_epsilon(data.gram(rows), features.of_rows(rows), ridge)
         return exact.lower, exact.upper
 
     whole, halves = [], []
-    for rows in draw_rows(problem.n_rows, m, n_repeats, problem.seed):
+    for rows in draw_rows(data.n_rows, m, n_repeats, data.seed):
         whole.append(both(rows))
         halves.append(np.mean([both(rows[: m // 2]), both(rows[m // 2 :])], axis=0))
-    doublings = float(np.log2(problem.n_rows / m))
+    doublings = float(np.log2(data.n_rows / m))
     lower, upper = (
         trend(values, half_values, doublings)
         for values, half_values in zip(np.transpose(whole), np.transpose(halves), strict=True)
@@ -87,18 +87,18 @@ def epsilon_sides(
 
 
 def kernel_errors(
-    problem: Problem, features: Features, m: int, n_repeats: int
+    data: KernelData, features: Features, m: int, n_repeats: int
 ) -> tuple[Measured, Measured]:
     """Relative Frobenius error from sums over pairs, operator norm error by its trend."""
     sums, whole, halves = [], [], []
-    for rows in draw_rows(problem.n_rows, m, n_repeats, problem.seed):
-        K, Z = problem.gram(rows), features.of_rows(rows)
+    for rows in draw_rows(data.n_rows, m, n_repeats, data.seed):
+        K, Z = data.gram(rows), features.of_rows(rows)
         sums.append((*squares(K - outer(Z, Z)), *squares(K)))
         whole.append(spectral.kernel_error(K, Z).operator)
         pieces = (slice(m // 2), slice(m // 2, m))
         halves.append(np.mean([spectral.kernel_error(K[p, p], Z[p]).operator for p in pieces]))
-    operator = trend(np.array(whole), np.array(halves), float(np.log2(problem.n_rows / m)))
-    return frobenius(np.array(sums), problem.n_rows, m), operator
+    operator = trend(np.array(whole), np.array(halves), float(np.log2(data.n_rows / m)))
+    return frobenius(np.array(sums), data.n_rows, m), operator
 
 
 def draw_rows(n_rows: int, size: int, n_repeats: int, seed: int) -> Iterator[NDArray[np.intp]]:

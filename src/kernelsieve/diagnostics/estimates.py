@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from kernelsieve._state import Persistent, number, text, whole
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import _lanczos, _subsample, spectral
-from kernelsieve.diagnostics._problem import (
+from kernelsieve.diagnostics._kernel_data import (
     ROUNDING,
     Features,
+    KernelData,
     Measured,
-    Problem,
-    check_problem,
+    check_kernel_data,
 )
 from kernelsieve.diagnostics.checks import check_alpha
 from kernelsieve.linalg.operators import KernelFunction
@@ -141,19 +141,19 @@ def estimate_statistical_dimension(
     True
     """
     alpha = check_alpha(alpha)
-    problem = check_problem(kernel, X, random_state)
-    method = _resolve_method(method, problem.n_rows)
+    data = check_kernel_data(kernel, X, random_state)
+    method = _resolve_method(method, data.n_rows)
     if method == "lanczos":
         _check_several(n_probes, "n_probes", "the error bar comes from their spread")
         _check_passes(max_passes, block_rows)
-        measured = _lanczos.statistical_dimension(problem, alpha, n_probes, max_passes, block_rows)
-        return _estimate(measured, method, problem.n_rows)
+        measured = _lanczos.statistical_dimension(data, alpha, n_probes, max_passes, block_rows)
+        return _estimate(measured, method, data.n_rows)
     rows = SUBSAMPLE_ROWS if subsample_rows is None else subsample_rows
-    m = _check_subsample(rows, n_repeats, problem.n_rows)
-    if m == problem.n_rows:
-        exact = spectral.statistical_dimension(problem.gram(slice(None)), alpha)
+    m = _check_subsample(rows, n_repeats, data.n_rows)
+    if m == data.n_rows:
+        exact = spectral.statistical_dimension(data.gram(slice(None)), alpha)
         return _estimate(_exact(exact), method, m)
-    return _estimate(_subsample.statistical_dimension(problem, alpha, m, n_repeats), method, m)
+    return _estimate(_subsample.statistical_dimension(data, alpha, m, n_repeats), method, m)
 
 
 def estimate_spectral_epsilon(
@@ -218,22 +218,22 @@ def estimate_spectral_epsilon(
     True
     """
     alpha = check_alpha(alpha)
-    problem = check_problem(kernel, X, random_state)
-    features = Features(Z, problem)
-    method = _resolve_method(method, problem.n_rows)
+    data = check_kernel_data(kernel, X, random_state)
+    features = Features(Z, data)
+    method = _resolve_method(method, data.n_rows)
     if method == "lanczos":
-        n_rows = problem.n_rows
+        n_rows = data.n_rows
         tol = _check_tol(tol, max_passes, block_rows)
         lower, upper = _lanczos.epsilon_sides(
-            problem, features.all_rows(), alpha, tol, max_passes, block_rows
+            data, features.all_rows(), alpha, tol, max_passes, block_rows
         )
     else:
-        n_rows = _feature_rows(subsample_rows, features, n_repeats, problem)
-        if n_rows == problem.n_rows:
-            exact = spectral.spectral_epsilon(problem.gram(slice(None)), features.all_rows(), alpha)
+        n_rows = _feature_rows(subsample_rows, features, n_repeats, data)
+        if n_rows == data.n_rows:
+            exact = spectral.spectral_epsilon(data.gram(slice(None)), features.all_rows(), alpha)
             lower, upper = _exact(exact.lower), _exact(exact.upper)
         else:
-            lower, upper = _subsample.epsilon_sides(problem, features, alpha, n_rows, n_repeats)
+            lower, upper = _subsample.epsilon_sides(data, features, alpha, n_rows, n_repeats)
     return SpectralEpsilonEstimate(
         *(_estimate(side, method, n_rows) for side in (_larger(lower, upper), lower, upper))
     )
@@ -293,20 +293,20 @@ def estimate_kernel_error(
     >>> round(estimate.frobenius.value, 2)
     0.52
     """
-    problem = check_problem(kernel, X, random_state)
-    features = Features(Z, problem)
-    method = _resolve_method(method, problem.n_rows)
+    data = check_kernel_data(kernel, X, random_state)
+    features = Features(Z, data)
+    method = _resolve_method(method, data.n_rows)
     if method == "lanczos":
-        n_rows = problem.n_rows
+        n_rows = data.n_rows
         tol = _check_tol(tol, max_passes, block_rows)
-        both = _lanczos.kernel_errors(problem, features.all_rows(), tol, max_passes, block_rows)
+        both = _lanczos.kernel_errors(data, features.all_rows(), tol, max_passes, block_rows)
     else:
-        n_rows = _feature_rows(subsample_rows, features, n_repeats, problem)
-        if n_rows == problem.n_rows:
-            exact = spectral.kernel_error(problem.gram(slice(None)), features.all_rows())
+        n_rows = _feature_rows(subsample_rows, features, n_repeats, data)
+        if n_rows == data.n_rows:
+            exact = spectral.kernel_error(data.gram(slice(None)), features.all_rows())
             both = _exact(exact.frobenius), _exact(exact.operator)
         else:
-            both = _subsample.kernel_errors(problem, features, n_rows, n_repeats)
+            both = _subsample.kernel_errors(data, features, n_rows, n_repeats)
     return KernelErrorEstimate(*(_estimate(error, method, n_rows) for error in both))
 
 
@@ -360,13 +360,13 @@ def _check_subsample(rows: Any, n_repeats: Any, n_rows: int) -> int:
     return min(int(rows), n_rows)
 
 
-def _feature_rows(rows: Any, features: Features, n_repeats: Any, problem: Problem) -> int:
+def _feature_rows(rows: Any, features: Features, n_repeats: Any, data: KernelData) -> int:
     """Rows of a subsample that can show what the features miss."""
     needed = 2 * features.n_components
     if rows is None:
         rows = min(max(SUBSAMPLE_ROWS, needed), MAX_SUBSAMPLE_ROWS)
-    m = _check_subsample(rows, n_repeats, problem.n_rows)
-    if m < min(needed, problem.n_rows):
+    m = _check_subsample(rows, n_repeats, data.n_rows)
+    if m < min(needed, data.n_rows):
         warnings.warn(
             f"subsample_rows={m} is less than twice the {needed // 2} features, so the trend may "
             f"not be visible yet and the error bar may be too short: pass subsample_rows={needed}",

@@ -65,9 +65,9 @@ def leverage_pool(
     norm_inclusion = inclusion_probabilities(probabilities[of_norm], tau)
     weights[of_norm] += kappa * probabilities[of_norm] / shared[of_norm] / norm_inclusion
     share = products[of_units, units.columns] / shared[of_units]
-    # A unit is one order of a multiset: it stands for 1 / multiplicity of it.
-    orders = multiplicities(features.multisets)[of_units]
-    np.add.at(weights, of_units, share / orders / units.inclusion)
+    # A unit is one arrangement of a multiset: it stands for 1 / multiplicity of it.
+    arrangements = multiplicities(features.multisets)[of_units]
+    np.add.at(weights, of_units, share / arrangements / units.inclusion)
     weights[of_whole] = 1.0
     return space.without_vanished(features, weights, probabilities)
 

@@ -55,7 +55,7 @@ class RowSample:
     def features(self) -> tuple[Multisets, NDArray[np.float64]]:
         """The rows of S as distinct multisets, and what their features are to be multiplied by.
 
-        All orders of a multiset are the same column of Z, and so are repeated draws: the squares
+        All arrangements of a multiset are one column of Z, and so are repeated draws: the squares
         1 / (s p) add up. phi of a multiset is sqrt(multiplicity) times that of a tuple.
         """
         if len(self) == 0:
@@ -70,10 +70,11 @@ class RowSample:
 
 
 def multiplicities(multisets: Multisets) -> NDArray[np.float64]:
-    """How many orders each multiset has: w! / prod k_i!."""
-    orders = gammaln(multisets.orders + 1.0)
-    log_orders = np.bincount(multisets.owners, weights=orders, minlength=len(multisets))
-    return np.exp(gammaln(multisets.degrees() + 1.0) - log_orders)
+    """Number of tuples with the same coordinates as each multiset: w! / prod k_i!."""
+    log_factorials = np.bincount(
+        multisets.owners, weights=gammaln(multisets.orders + 1.0), minlength=len(multisets)
+    )
+    return np.exp(gammaln(multisets.degrees() + 1.0) - log_factorials)
 
 
 class RowSampler:

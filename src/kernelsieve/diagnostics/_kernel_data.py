@@ -31,7 +31,7 @@ def between(low: float, high: float) -> Measured:
 
 
 @dataclass(frozen=True)
-class Problem:
+class KernelData:
     """A kernel and the rows of X, as given and in float64."""
 
     kernel: KernelFunction
@@ -50,7 +50,7 @@ class Problem:
         return (K + K.T) / 2
 
 
-def check_problem(kernel: Any, X: Any, random_state: Any) -> Problem:
+def check_kernel_data(kernel: Any, X: Any, random_state: Any) -> KernelData:
     """A callable kernel and finite rows."""
     if not callable(kernel):
         raise TypeError(
@@ -59,7 +59,7 @@ def check_problem(kernel: Any, X: Any, random_state: Any) -> Problem:
         )
     points = check_points(X).astype(np.float64, copy=False)
     X = X if hasattr(X, "shape") else points
-    return Problem(kernel, X, points, root_seed(random_state))
+    return KernelData(kernel, X, points, root_seed(random_state))
 
 
 class Features:
@@ -68,22 +68,22 @@ class Features:
     A transformer gets the rows as the user passed them, so that it sees their names and types.
     """
 
-    def __init__(self, Z: Any, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, Z: Any, data: KernelData) -> None:
+        self.data = data
         self.transform = getattr(Z, "transform", Z if callable(Z) else None)
-        self.matrix: Any = None if self.transform else check_features(Z, problem.n_rows)
+        self.matrix: Any = None if self.transform else check_features(Z, data.n_rows)
 
     def all_rows(self) -> Any:
         """Z, dense or CSR."""
         if self.transform is None:
             return self.matrix
-        return check_features(self.transform(self.problem.X), self.problem.n_rows)
+        return check_features(self.transform(self.data.X), self.data.n_rows)
 
     def of_rows(self, rows: Any) -> Any:
         """The features of a few rows."""
         if self.transform is None:
             return self.matrix[rows]
-        return check_features(self.transform(_safe_indexing(self.problem.X, rows)), len(rows))
+        return check_features(self.transform(_safe_indexing(self.data.X, rows)), len(rows))
 
     @property
     def n_components(self) -> int:
