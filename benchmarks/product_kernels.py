@@ -109,8 +109,7 @@ def attempt(kernel: Any, X: Array, y: Array, new: Array, s: int) -> str:
     """What went wrong in a fit and a prediction; empty if nothing did."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Advice to users, which raw tables deserve.
-        warnings.filterwarnings("ignore", "the columns have very different scales")
+        warnings.filterwarnings("ignore", "the columns have very different scales")  # for users
         try:
             features = AdaptiveFeatures(s, kernel=kernel, random_state=0)
             model = KernelRidge(alpha=1.0, features=features).fit(X, y)

@@ -299,6 +299,9 @@ class Lossy:
     def squares(self, coordinate: int, line: Array) -> Array:
         return np.stack([0.7 / (1.0 + line**2), 0.3 * line**2 / (1.0 + line**2)])
 
+    def write_squares(self, coordinate: int, line: Array, first: int, out: Array) -> None:
+        out[: len(line), first : first + 2] = self.squares(coordinate, line).T
+
     def features(self, X: Array) -> tuple[list[tuple[int, ...]], Array]:
         """All products of total order >= 1, and their squares on the rows."""
         first, second = (self.squares(i, X[:, i]) for i in range(2))

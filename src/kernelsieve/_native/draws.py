@@ -169,6 +169,29 @@ def next_excited(log_ground, row, start, threshold):
 
 
 @native
+def normalise_orders(squares, offsets, smallest, held, log_ground):
+    """Divide the squares of each row's orders by their sum in each coordinate.
+
+    held[row] is the product of the sums, log_ground[row, i] that of the logarithms of the first
+    ones before coordinate i. A logarithm of 0 must not spoil the sums of other coordinates: squares
+    below ``smallest`` count as that.
+    """
+    for row in range(squares.shape[0]):
+        held[row] = 1.0
+        log_ground[row, 0] = 0.0
+        for i in range(len(offsets) - 1):
+            total = 0.0
+            for k in range(offsets[i], offsets[i + 1]):
+                total += squares[row, k]
+            held[row] *= total
+            inverse = 1.0 / total if total > 0.0 else 1.0
+            for k in range(offsets[i], offsets[i + 1]):
+                squares[row, k] *= inverse
+            ground = max(squares[row, offsets[i]], smallest)
+            log_ground[row, i + 1] = log_ground[row, i] + np.log(ground)
+
+
+@native
 def chances_of_more(squares, offsets, n_listed, chances):
     """chances[row, i, r] = probability that the orders of coordinates i, i + 1, ... reach r in all.
 
@@ -177,16 +200,26 @@ def chances_of_more(squares, offsets, n_listed, chances):
     exact as large ones.
     """
     n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
+    enough = np.zeros(lowest + 1)  # the chance of the orders that are enough for r by themselves
     for row in range(n_rows):
         chances[row, d, 0] = 1.0
         chances[row, d, 1:] = 0.0
         for i in range(d - 1, -1, -1):
             chances[row, i, 0] = 1.0
+            if lowest == 0:
+                continue
+            start, few = offsets[i], min(lowest, n_listed[i])
+            total = 0.0
+            for k in range(start + few, offsets[i + 1]):
+                total += squares[row, k]
+            enough[few] = total
+            for k in range(few - 1, 0, -1):
+                total += squares[row, start + k]
+                enough[k] = total
             for r in range(1, lowest + 1):
-                total = 0.0
-                for k in range(offsets[i + 1] - offsets[i]):
-                    left = max(0, r - k) if k < n_listed[i] else 0
-                    total += squares[row, offsets[i] + k] * chances[row, i + 1, left]
+                total = enough[min(r, few)]
+                for k in range(min(r, few)):
+                    total += squares[row, start + k] * chances[row, i + 1, r - k]
                 chances[row, i, r] = total
 
 

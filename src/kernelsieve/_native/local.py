@@ -129,6 +129,21 @@ def level_rows(line, levels, missing_row, rows, weights):
 
 
 @native
+def table_rows(line, kind, step, decay, degree, places, first_rows, n_rows, missing_row):
+    """The first table row of each value, and the weights of it and those after it."""
+    rows = np.empty(len(line), dtype=np.int64)
+    width = POINTS if kind == GAUSSIAN else 1 if kind == LEVELS else 2 * (degree + 1)
+    weights = np.zeros((width, len(line)))
+    if kind == GAUSSIAN:
+        interpolation_rows(line, step, places, first_rows, n_rows, missing_row, rows, weights)
+    elif kind == LEVELS:
+        level_rows(line, places, missing_row, rows, weights)
+    else:
+        exponential_rows(line, decay, degree, places, missing_row, rows, weights)
+    return rows, weights
+
+
+@native
 def combine_rows(rows, weights, table, out):
     """out[k, b] = sum_p weights[p, b] table[rows[b] + p, k]."""
     for k in range(table.shape[1]):
@@ -169,6 +184,13 @@ def exact_gaussian(u, reach, points, matrix, out):
 
 
 @native
+def exact_gaussians(values, reach, points, matrix, out):
+    """``exact_gaussian`` of each value, in its row of ``out``."""
+    for b in range(len(values)):
+        exact_gaussian(values[b], reach, points, matrix, out[b])
+
+
+@native
 def tent(u, left, right):
     """The tent on (left, right): sqrt(2 / sinh L) sinh(min(u - left, right - u)), else 0."""
     side = min(u - left, right - u)
@@ -203,10 +225,10 @@ def column_values(
     if kind == CONSTANT:
         out[:] = 1.0
         return
-    rows = np.empty(size, dtype=np.int64)
+    rows, weights = table_rows(
+        line, kind, step, decay, degree, places, first_rows, n_rows, missing_row
+    )
     if kind == GAUSSIAN:
-        weights = np.zeros((POINTS, size))
-        interpolation_rows(line, step, places, first_rows, n_rows, missing_row, rows, weights)
         combine_six(rows, weights, table, out)
         exact = np.empty(n_functions)
         for b in range(size):
@@ -215,17 +237,58 @@ def column_values(
                 for k in range(n_functions):
                     out[k, b] = exact[k]
         return
-    if kind == LEVELS:
-        weights = np.empty((1, size))
-        level_rows(line, places, missing_row, rows, weights)
-        combine_rows(rows, weights, table, out)
-        return
-    weights = np.empty((2 * (degree + 1), size))
-    exponential_rows(line, decay, degree, places, missing_row, rows, weights)
     combine_rows(rows, weights, table, out[:n_functions])
     for j in range(len(tent_left)):
         for b in range(size):
             out[n_functions + j, b] = tent(np.float64(line[b]), tent_left[j], tent_right[j])
+
+
+@native
+def column_squares(
+    line,
+    kind,
+    step,
+    reach,
+    decay,
+    degree,
+    places,
+    first_rows,
+    n_rows,
+    missing_row,
+    table,
+    points,
+    matrix,
+    has_tents,
+    first,
+    squares,
+):
+    """squares[b, first + k] = e_k(line[b])^2 of one column; last the sum over all its tents."""
+    n_functions = table.shape[1]
+    if kind == CONSTANT:
+        squares[: len(line), first] = 1.0
+        return
+    rows, weights = table_rows(
+        line, kind, step, decay, degree, places, first_rows, n_rows, missing_row
+    )
+    values = np.empty(n_functions)
+    for b in range(len(line)):
+        u = np.float64(line[b])
+        if rows[b] < 0:
+            exact_gaussian(u, reach, points, matrix, values)
+        else:
+            values[:] = 0.0
+            for p in range(weights.shape[0]):
+                weight, row = weights[p, b], rows[b] + p
+                for k in range(n_functions):
+                    values[k] += weight * table[row, k]
+        left = 1.0
+        for k in range(n_functions):
+            square = values[k] * values[k]
+            squares[b, first + k] = square
+            left -= square
+        if has_tents:  # they end with the knots, and a missing value has none
+            between = places[0] < u < places[-1]
+            squares[b, first + n_functions] = max(0.0, left) if between else 0.0
 
 
 @native

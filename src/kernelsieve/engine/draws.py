@@ -20,7 +20,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from kernelsieve._native.draws import chances_of_more, draw_monomials, draw_orders, keep_new
+from kernelsieve._native.draws import (
+    chances_of_more,
+    draw_monomials,
+    draw_orders,
+    keep_new,
+    normalise_orders,
+)
 from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._parallel import ordered_row_blocks
 from kernelsieve._random import stream
@@ -320,22 +326,17 @@ class TableProposal:
         self._offsets = np.concatenate([[0], np.cumsum(basis.n_orders)])
         # The last row is not one of the data: it holds the marginals.
         self._squares = np.empty((n_rows + 1, self._offsets[-1]))
-        self._log_ground = np.zeros((n_rows + 1, d + 1))
-        held = np.ones(n_rows)  # what the orders kept have of k(x, x)
+        self._log_ground = np.empty((n_rows + 1, d + 1))
         for i in range(d):
-            orders = slice(self._offsets[i], self._offsets[i + 1])
-            squares = basis.squares(i, np.ascontiguousarray(points[:, i])).T
-            of_row = squares.sum(axis=1)
-            held *= of_row
-            squares /= np.where(of_row > 0, of_row, 1.0)[:, None]
-            self._squares[:-1, orders] = squares
-            self._squares[-1, orders] = self._marginal(basis.masses(i))
-            # Where e_0 is 0 its logarithm must not spoil the sums of other coordinates.
-            ground = np.log(np.maximum(self._squares[:, self._offsets[i]], SMALLEST_CHANCE))
-            self._log_ground[:, i + 1] = self._log_ground[:, i] + ground
+            line, first = np.ascontiguousarray(points[:, i]), int(self._offsets[i])
+            basis.write_squares(i, line, first, self._squares)
+            marginal = self._marginal(basis.masses(i))
+            self._squares[-1, first : first + len(marginal)] = marginal
+        held = np.empty(n_rows + 1)  # what the orders kept have of k(x, x)
+        normalise_orders(self._squares, self._offsets, SMALLEST_CHANCE, held, self._log_ground)
         self._chances = np.empty((n_rows + 1, d + 1, lowest + 1))
         chances_of_more(self._squares, self._offsets, basis.n_listed, self._chances)
-        self._cumulative = np.cumsum(held * self._chances[:-1, 0, lowest])
+        self._cumulative = np.cumsum(held[:-1] * self._chances[:-1, 0, lowest])
         self._words = coordinate_words(d)
         self._points = np.ascontiguousarray(points, dtype=np.float64)
 

@@ -19,7 +19,6 @@ from kernelsieve._native.local import fill_cells
 
 FINEST_LEVEL = -24  # cells of width 2^-24 at first
 MOST_CELLS = 4096
-LEVELS_AT_ONCE = 4  # when the width is looked for
 TABLE_SIZE = 4 * MOST_CELLS  # slots of the hash table that counts a block's cells
 LARGEST = 1e300  # values beyond count as this: products with the finest scale stay finite
 MOST_POINTS = 1024  # of a column
@@ -91,10 +90,12 @@ class Cells:
         table = _Table()
         # The first values need no wider cells than all of them, and show where to start.
         some, level = values[: 2 * MOST_CELLS], FINEST_LEVEL
-        while table.fill(some, level) < 0:
-            level += LEVELS_AT_ONCE
-        while level > FINEST_LEVEL and table.fill(some, level - 1) >= 0:
-            level -= 1
+        if table.fill(some, level) < 0:
+            level = _likely_level(some)
+            while table.fill(some, level) < 0:
+                level += 1
+            while level > FINEST_LEVEL and table.fill(some, level - 1) >= 0:
+                level -= 1
         while (n_missing := table.fill(values, level)) < 0:
             level += 1
         numbers, low, high, counts = table.sorted()
@@ -111,34 +112,34 @@ class Cells:
             np.concatenate([first.counts, second.counts]),
             self.n_missing + other.n_missing,
         ).at_level(level)
-        while len(both.numbers) > MOST_CELLS:
-            both = both.at_level(both.level + 1)
-        self.__dict__.update(both.__dict__)
+        self.__dict__.update(both.reduced(MOST_CELLS).__dict__)
         return self
 
     def at_level(self, level: int) -> Cells:
         """The same values in cells of width 2^level, sorted and each once; not narrower ones."""
         numbers = np.floor(np.ldexp(self.numbers, self.level - level))
-        order = np.argsort(numbers, kind="stable")
-        numbers = numbers[order]
+        low, high, counts = self.low, self.high, self.counts
         if not len(numbers):
-            return Cells(level, numbers, self.low, self.high, self.counts, self.n_missing)
-        starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+            return Cells(level, numbers, low, high, counts, self.n_missing)
+        if (numbers[1:] < numbers[:-1]).any():  # two summaries, one after the other
+            order = np.argsort(numbers, kind="stable")
+            numbers, low, high, counts = numbers[order], low[order], high[order], counts[order]
+        starts = np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1])
         return Cells(
             level,
             numbers[starts],
-            np.minimum.reduceat(self.low[order], starts),
-            np.maximum.reduceat(self.high[order], starts),
-            np.add.reduceat(self.counts[order], starts),
+            np.minimum.reduceat(low, starts),
+            np.maximum.reduceat(high, starts),
+            np.add.reduceat(counts, starts),
             self.n_missing,
         )
 
     def reduced(self, most: int) -> Cells:
         """The same values in at most so many cells."""
-        cells = self
-        while len(cells) > most:
-            cells = cells.at_level(cells.level + 1)
-        return cells
+        level, numbers = self.level, self.numbers
+        while np.count_nonzero(numbers[1:] != numbers[:-1]) >= most:
+            level, numbers = level + 1, np.floor(0.5 * numbers)
+        return self if level == self.level else self.at_level(level)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -162,6 +163,14 @@ class Cells:
     def missing_share(self) -> float:
         """The share of all values that is missing."""
         return self.n_missing / max(1, self.n_missing + int(self.counts.sum()))
+
+
+def _likely_level(values: NDArray[np.float64]) -> int:
+    """About the level at which the cells between the outer deciles are ``MOST_CELLS``."""
+    known = np.sort(values[:512])
+    known = known[~np.isnan(known)]
+    spread = float(known[-1 - len(known) // 10] - known[len(known) // 10]) if len(known) else 0.0
+    return max(FINEST_LEVEL, int(np.ceil(np.log2(2.0 * spread / MOST_CELLS)))) if spread else -9
 
 
 @dataclass

@@ -282,7 +282,7 @@ def _adapted(plain: ColumnBasis, cells: Cells, align: str) -> ColumnBasis:
         first = np.zeros(len(moment))
         first[: values.shape[1]] = plain._known(np.zeros(1))[0]
     rotation = _rotation(moment, first, mean)
-    masses = np.einsum("jk,jl,lk->k", rotation, trained, rotation, optimize=True)
+    masses = (rotation * (trained @ rotation)).sum(axis=0)
     return replace(
         plain, matrix=matrix @ rotation, missing=missing @ rotation, masses=np.clip(masses, 0, None)
     )

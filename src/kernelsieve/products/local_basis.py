@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from typing import Any, ClassVar, Self
@@ -15,7 +16,7 @@ from kernelsieve._native.local import draw_tents
 from kernelsieve._native.products import atom_ranges
 from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
 from kernelsieve.products.cells import MOST_POINTS, ColumnCells
-from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis
+from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis, kernel_values
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import (
     FIRST_TENT,
@@ -120,15 +121,17 @@ class LocalBasis:
 
     def squares(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """e_k^2 of one column for its orders: shape (n_orders, B)."""
-        basis = self.bases[coordinate]
-        values = self._tables.values(coordinate, line)
-        np.square(values, out=values)
-        if not basis.tents:
-            return values
-        rest = np.clip(1.0 - values.sum(axis=0), 0.0, None)
-        # Tents end with the knots, and a missing value has none.
-        rest[~((line > basis.points[0]) & (line < basis.points[-1]))] = 0.0
-        return np.vstack([values, rest])
+        squares = np.empty((len(line), int(self.n_orders[coordinate])))
+        self.write_squares(coordinate, line, 0, squares)
+        return np.ascontiguousarray(squares.T)
+
+    def write_squares(
+        self, coordinate: int, line: NDArray[Any], first: int, out: NDArray[np.float64]
+    ) -> None:
+        """Write e_k^2 of one column into ``out[b, first + k]``, with one order for all tents."""
+        column, tents = self._tables.column(coordinate), self.bases[coordinate].tents
+        arguments = (line, *column, tents, first, out)
+        native.column_squares(*arguments)
 
     def loss(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The part of k(u, u) = 1 that the functions of one column do not hold: shape (B,)."""
@@ -136,7 +139,7 @@ class LocalBasis:
 
     def restricted(self, multisets: Multisets) -> LocalTables:
         """Tables to evaluate the orders that ``multisets`` use."""
-        return LocalTables.of_bases(self.bases, multisets)
+        return LocalTables.of_bases(self.bases, multisets, self._tables.patches)
 
     @cached_property
     def _tables(self) -> LocalTables:
@@ -209,6 +212,8 @@ class LocalTables(Persistent):
         With the functions in use only.
     orders : sequence of ndarray
         The orders in use of each column, rising from 0; those from ``FIRST_TENT`` on are tents.
+    patches : sequence of Patches or None, optional
+        Those of the same columns, where they are known.
     """
 
     # What the tables are made of; no index of them comes from a file.
@@ -224,9 +229,17 @@ class LocalTables(Persistent):
         "orders": array(None, dtype=INT64, low=0, high=2**ORDER_BITS - 1),
     }
 
-    def __init__(self, bases: Sequence[ColumnBasis], orders: Sequence[NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        bases: Sequence[ColumnBasis],
+        orders: Sequence[NDArray[np.int64]],
+        patches: Sequence[Patches | None] | None = None,
+    ) -> None:
         self.bases, self.orders = list(bases), list(orders)
-        columns = [_column_arrays(*column) for column in zip(bases, orders, strict=True)]
+        self.patches = [Patches.of_basis(b) for b in bases] if patches is None else patches
+        columns = [
+            _column_arrays(*column) for column in zip(bases, orders, self.patches, strict=True)
+        ]
         self._arrays = {
             name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
             for name in columns[0]
@@ -239,13 +252,19 @@ class LocalTables(Persistent):
         self._live = np.flatnonzero(self._arrays["kinds"] != native.CONSTANT)
 
     @classmethod
-    def of_bases(cls, bases: Sequence[ColumnBasis], multisets: Multisets) -> LocalTables:
+    def of_bases(
+        cls,
+        bases: Sequence[ColumnBasis],
+        multisets: Multisets,
+        patches: Sequence[Patches | None] | None = None,
+    ) -> LocalTables:
         """Tables of the orders that ``multisets`` use, and of order 0 of every column."""
         every = np.arange(len(bases), dtype=np.int64)
         keys = np.union1d(_keys(multisets.coordinates, multisets.orders), _keys(every, 0 * every))
         ends = np.searchsorted(keys >> ORDER_BITS, every, side="right")
         orders = np.split(keys & ((1 << ORDER_BITS) - 1), ends[:-1])
-        return cls([b.only(k[k < FIRST_TENT]) for b, k in zip(bases, orders, strict=True)], orders)
+        used = [b.only(k[k < FIRST_TENT]) for b, k in zip(bases, orders, strict=True)]
+        return cls(used, orders, patches)
 
     def _state_values(self) -> dict[str, Any]:
         return {
@@ -366,12 +385,19 @@ class LocalTables(Persistent):
 
     def values(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The functions in use of one column, tents last: shape (n_orders, B)."""
+        arrays, tents = self._arrays, slice(*self._starts[5, coordinate : coordinate + 2])
+        out = np.empty((arrays["sizes"][coordinate, 4:].sum(), len(line)))
+        ends = arrays["tent_left"][tents], arrays["tent_right"][tents]
+        arguments = (line, *self.column(coordinate), *ends, out)
+        native.column_values(*arguments)
+        return out
+
+    def column(self, coordinate: int) -> tuple[Any, ...]:
+        """What compiled code needs to read the tables of one column."""
         arrays, i = self._arrays, coordinate
-        places, tables, points, matrices, _, tents = (slice(*at[i : i + 2]) for at in self._starts)
-        n_functions, n_tents = arrays["sizes"][i, 4:]
-        out = np.empty((n_functions + n_tents, len(line)))
-        native.column_values(
-            line,
+        places, tables, points, matrices, _, _ = (slice(*at[i : i + 2]) for at in self._starts)
+        n_functions = arrays["sizes"][i, 4]
+        return (
             arrays["kinds"][i],
             GRID_STEP,
             FAMILIES["gaussian"].reach,
@@ -384,11 +410,7 @@ class LocalTables(Persistent):
             arrays["tables"][tables].reshape(-1, n_functions),
             arrays["points"][points],
             arrays["matrices"][matrices].reshape(-1, n_functions),
-            arrays["tent_left"][tents],
-            arrays["tent_right"][tents],
-            out,
         )
-        return out
 
     def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         raise TypeError("local bases are for dense data: use basis='monomial'")
@@ -412,7 +434,9 @@ def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[
     return (np.asarray(coordinates) << ORDER_BITS) + orders
 
 
-def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, Any]:
+def _column_arrays(
+    basis: ColumnBasis, orders: NDArray[np.int64], patches: Patches | None
+) -> dict[str, Any]:
     """The parts of one column, by name."""
     tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
     decay, degree = 0.0, 0
@@ -424,8 +448,9 @@ def _column_arrays(basis: ColumnBasis, orders: NDArray[np.int64]) -> dict[str, A
     elif basis.family == "categorical":
         table = np.vstack([matrix, missing])
     elif basis.family == "gaussian":
-        points, exact = basis.points, matrix
-        places, n_rows, table = _patches(basis)
+        points, exact, table, places = basis.points, matrix, exact, np.zeros(0)
+        if patches is not None and len(patches.steps) * basis.n_functions <= MOST_TABLE_ENTRIES:
+            places, n_rows, table = patches.firsts, patches.counts, patches.values(basis)
         first_rows = np.cumsum(n_rows) - n_rows
         table = _with_missing(table, missing, native.POINTS)
     else:
@@ -466,22 +491,55 @@ def _with_missing(
     return np.vstack([table, missing[None], np.zeros((width - 1, table.shape[1]))])
 
 
-def _patches(
-    basis: ColumnBasis,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """First points, numbers of rows and rows of the tables around runs of points."""
-    apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
-    runs = np.split(basis.points, apart)
-    lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
-    if sum(lengths) / GRID_STEP * basis.n_functions > MOST_TABLE_ENTRIES:
-        return np.zeros(0), np.zeros(0, np.int64), np.zeros((0, basis.n_functions))
-    counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
-    firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
-    rows = [
-        basis.values(first + GRID_STEP * np.arange(count)).T
-        for first, count in zip(firsts, counts, strict=True)
-    ]
-    return np.array(firsts), np.array(counts, dtype=np.int64), np.vstack(rows)
+@dataclass(frozen=True)
+class Patches:
+    """Where the functions of a Gaussian column are tabulated: equal steps around runs of points.
+
+    Attributes
+    ----------
+    firsts : ndarray of shape (n_runs,)
+        Where each patch begins.
+    counts : ndarray of shape (n_runs,)
+        The number of steps in each.
+    steps : ndarray of shape (sum of counts,)
+    points : ndarray of shape (n_points,)
+    """
+
+    firsts: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    steps: NDArray[np.float64]
+    points: NDArray[np.float64]
+
+    @classmethod
+    def of_basis(cls, basis: ColumnBasis) -> Patches | None:
+        """The patches of a column; None where it is not a Gaussian one, or spreads too far."""
+        if basis.family != "gaussian":
+            return None
+        apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
+        runs = np.split(basis.points, apart)
+        lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
+        if sum(lengths) / GRID_STEP > MOST_TABLE_ENTRIES:
+            return None
+        counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
+        firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
+        steps = [f + GRID_STEP * np.arange(count) for f, count in zip(firsts, counts, strict=True)]
+        numbers = np.array(counts, dtype=np.int64)
+        return cls(np.array(firsts), numbers, np.concatenate(steps), basis.points)
+
+    @cached_property
+    def _kernel(self) -> NDArray[np.float64]:
+        """The kernel at the steps, which any functions of these points share."""
+        return kernel_values("gaussian", self.steps, self.points)
+
+    def values(self, basis: ColumnBasis) -> NDArray[np.float64]:
+        """The functions of a basis of these points at the steps."""
+        if len(self.steps) * len(self.points) <= MOST_TABLE_ENTRIES:
+            return self._kernel @ basis.matrix
+        table = np.empty((len(self.steps), basis.n_functions))
+        native.exact_gaussians(
+            self.steps, FAMILIES["gaussian"].reach, self.points, basis.matrix, table
+        )
+        return table
 
 
 def _exponential_table(
