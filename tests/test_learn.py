@@ -307,10 +307,10 @@ def test_maps_and_models_take_learned_kernels():
     assert KernelRidge(features, alpha=0.01, refine=True).fit(X, y).score(X, y) > 0.9
     labels = np.where(y > 1.0, "high", "low")
     assert KernelRidgeClassifier(features, alpha=0.01).fit(X, labels).score(X, labels) > 0.9
-    with pytest.raises(ValueError, match="learned from a target"):
+    with pytest.raises(ValueError, match="needs a target to learn from"):
         features.fit(X)
     gaussian = KernelRidgeCV(NystromFeatures(20), alphas=[1.0]).fit(X / X.std(axis=0), y)
-    with pytest.raises(AttributeError, match="no rate for each column"):
+    with pytest.raises(AttributeError, match="need a rate for each column"):
         gaussian.relevances_  # noqa: B018
 
 

@@ -467,7 +467,7 @@ def test_a_newer_file(good: Path) -> None:
     struct.pack_into("<I", data, 8, 7)
     good.write_bytes(data)
     assert refusal(good) == (
-        "was written by format 7, and this version reads format 2: pip install -U kernelsieve"
+        "has format version 7, but this kernelsieve reads version 2: pip install -U kernelsieve"
     )
 
 
@@ -727,7 +727,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("oblivious", block("stop", 2**18), "instead of"),
     ("ridge", put("parameters.n_jobs", 10**9), "not a whole number from -1024 to 1024"),
     ("ridge", put("parameters.block_rows", 0), "not a whole number from 1"),
-    ("ridge", put("parameters.verbose", "yes"), "not a switch"),
+    ("ridge", put("parameters.verbose", "yes"), "not true, false"),
     ("row norm, all features", put("fitted.kernel_.degree", 10**9), "degree is 1000000000"),
     ("Fourier, Laplacian", put("fitted.kernel_.gamma", 1e301), "not a number from"),
     ("Nystrom, leverage", put("fitted.kernel_.length_scale", 1e-200), "not a number"),
@@ -793,7 +793,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("adaptive, dot product", put("fitted.kernel_.coefficients", [1.0]), "not a tuple"),
     ("adaptive, dot product", put("fitted.kernel_.coefficients", {"tuple": [-1.0]}), "Schoenberg"),
     ("Maclaurin", both(block("degree", 0), block("exact", False)), "random features of degree 0"),
-    ("Maclaurin", put("fitted._blocks", {"tuple": []}), "are none"),
+    ("Maclaurin", put("fitted._blocks", {"tuple": []}), "is empty"),
     ("Maclaurin", put("fitted._blocks", 3), "not a tuple"),
     ("oblivious", put("fitted._draws", []), "are too few"),
     ("oblivious, one column", drawn(0, 1), "bucket beyond 1"),

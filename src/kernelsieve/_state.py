@@ -85,7 +85,7 @@ def whole(low: int = 0, high: int = LARGEST, size: str | None = None) -> Rule:
 
 def _agree(name: str, length: int, where: str, sizes: Sizes) -> None:
     if sizes.setdefault(name, length) != length:
-        wrong(where, f"is for the size {length} instead of {sizes[name]}")
+        wrong(where, f"is for size {length} instead of {sizes[name]}")
 
 
 def flag(value: Any, where: str, sizes: Sizes) -> bool:
@@ -337,7 +337,7 @@ class Persistent:
     _for_variance: ClassVar[tuple[str, ...]] = ()  # None in files that are saved without it
 
     def get_state(self) -> dict[str, Any]:
-        """What a model file stores of this object.
+        """Return what a model file stores of this object.
 
         Returns
         -------
@@ -348,12 +348,16 @@ class Persistent:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """An object with this state.
+        """Make an object with this state.
 
         Parameters
         ----------
         state : dict
             As ``get_state`` returns it.
+
+        Returns
+        -------
+        object of this class
 
         Raises
         ------
@@ -376,9 +380,9 @@ class Persistent:
 
 
 def switch(value: Any, where: str, sizes: Sizes) -> Any:
-    """A parameter that is on or off, or a level."""
+    """A parameter that is true, false, or a level such as verbose=2."""
     if type(value) not in (bool, int) or abs(value) > LARGEST:
-        wrong(where, f"is {shortened(value)}, not a switch")
+        wrong(where, f"is {shortened(value)}, not true, false or a whole number")
     return value
 
 
@@ -409,12 +413,13 @@ class PersistentEstimator(Persistent, BaseEstimator):
     _not_stored: ClassVar[Mapping[str, str]] = {"_metadata_request": "scikit-learn's"}
 
     def get_state(self) -> dict[str, Any]:
-        """What a model file stores of this estimator.
+        """Return what a model file stores of this estimator.
 
         Returns
         -------
         dict
-            "parameters", and what "fitted" is by attribute (None if this was not fitted).
+            "parameters" by name, and "fitted": the learned attributes by name, or None before a
+            fit.
         """
         fields = merged(type(self), "_state_fields")
         known = {*self._get_param_names(), *fields, *merged(type(self), "_not_stored")}
@@ -433,12 +438,16 @@ class PersistentEstimator(Persistent, BaseEstimator):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """An estimator with this state.
+        """Make an estimator with this state.
 
         Parameters
         ----------
         state : dict
             As ``get_state`` returns it.
+
+        Returns
+        -------
+        estimator of this class, fitted if the state is
 
         Raises
         ------

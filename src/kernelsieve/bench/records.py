@@ -154,13 +154,28 @@ class Store:
             os.truncate(self.path, self.path.stat().st_size - len(cut_off.encode()))
 
     def add(self, record: Record) -> None:
-        """Remember, and write at once."""
+        """Remember a record, and append it to the file at once.
+
+        Parameters
+        ----------
+        record : Record
+        """
         self.records.append(record)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(to_json(record) + "\n")
 
     def select(self, kind: type[Kind], conditions: str) -> list[Kind]:
-        """Records of a kind, made under these conditions."""
+        """Records of one kind that were made under the given conditions.
+
+        Parameters
+        ----------
+        kind : type
+        conditions : str
+
+        Returns
+        -------
+        list of ``kind``
+        """
         return [r for r in self.records if isinstance(r, kind) and r.conditions == conditions]
 
 
@@ -241,13 +256,31 @@ class Comparison:
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def of(self, method: str) -> list[Summary]:
-        """A method's rows by growing s."""
+        """The rows of a method, by increasing s.
+
+        Parameters
+        ----------
+        method : str
+
+        Returns
+        -------
+        list of Summary
+        """
         return [row for row in self.rows if row.method == method]
 
     def chosen(self, method: str) -> Summary | None:
         """The smallest s whose error on the validation rows is within 1 % of the lowest.
 
         The test rows have no part in it.
+
+        Parameters
+        ----------
+        method : str
+
+        Returns
+        -------
+        Summary or None
+            None for a method without rows.
         """
         rows = self.of(method)
         if not rows:
@@ -256,12 +289,32 @@ class Comparison:
         return next(row for row in rows if row.validation <= best * (1.0 + NEGLIGIBLE))
 
     def still_falling(self, method: str) -> bool:
-        """Whether the validation error was still falling at the largest s."""
+        """Whether the validation error was still falling at the largest s.
+
+        Parameters
+        ----------
+        method : str
+
+        Returns
+        -------
+        bool
+        """
         rows = self.of(method)
         return len(rows) > 1 and self.chosen(method) is rows[-1]
 
     def reaching(self, method: str, error: float) -> Summary | None:
-        """The smallest s at which a method's mean error is no higher than ``error``."""
+        """The smallest s at which the mean error of a method is at most ``error``.
+
+        Parameters
+        ----------
+        method : str
+        error : float
+
+        Returns
+        -------
+        Summary or None
+            None if no s reaches it.
+        """
         return next((row for row in self.of(method) if row.error <= error), None)
 
     @property

@@ -72,8 +72,17 @@ def check_data(plan: Plan, progress: bool = False) -> None:
 def run(plan: Plan, store: Store, report: Report = lambda step, done, total: None) -> Run:
     """Carry out a plan, except for what is in the store already.
 
-    ``report`` is called before every step with a line of text, the number of fits done and the
-    number of all fits.
+    Parameters
+    ----------
+    plan : Plan
+    store : Store
+        Results are written to it one by one: an interrupted run resumes.
+    report : callable, optional
+        Called before every step with a line of text, the number of fits done and that of all.
+
+    Returns
+    -------
+    Run
 
     Examples
     --------

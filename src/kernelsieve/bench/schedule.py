@@ -105,13 +105,32 @@ class Plan:
         return thread_count(self.n_threads)
 
     def load(self, name: str) -> Problem:
-        """A dataset of the plan, split and encoded."""
+        """Load a dataset of the plan, split and encoded.
+
+        Parameters
+        ----------
+        name : str
+            Of a known dataset or of a file.
+
+        Returns
+        -------
+        Problem
+        """
         if is_file_name(name):
             return _own_file(name, Path(name).stat().st_mtime_ns, self.target, self.drop)
         return from_dataset(datasets.load(name, folder=self.folder))
 
     def shape(self, name: str) -> tuple[int, int]:
-        """Training rows and inputs of a dataset."""
+        """Number of training rows and of inputs of a dataset.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        tuple of two int
+        """
         if is_file_name(name):
             problem = self.load(name)
             return len(problem.train), problem.train.X.shape[1]

@@ -1,4 +1,4 @@
-"""Generated data: everything runs without network."""
+"""Generated data, which need no network."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ def make_friedman(
     """Friedman's first function of 10 uniform inputs, of which 5 matter.
 
     y = 10 sin(pi x_1 x_2) + 20 (x_3 - 1/2)^2 + 10 x_4 + 5 x_5 + noise.
+
+    Parameters
+    ----------
+    n_samples : int, default 2000
+        Number of rows.
+    noise : float, default 1.0
+        Standard deviation of the noise.
+    seed : int, default 0
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 10)
+    y : ndarray of shape (n_samples,)
 
     Examples
     --------
@@ -33,6 +46,21 @@ def make_product(
 
     y = x_1 x_2 - x_3 x_4 + x_5 x_6 x_7 + x_1 x_8 + x_2 x_9 x_10 / 2 + noise: no input matters
     by itself, so a linear model learns nothing.
+
+    Parameters
+    ----------
+    n_samples : int, default 2000
+        Number of rows.
+    n_features : int, default 15
+        Number of columns, at least 10.
+    noise : float, default 0.3
+        Standard deviation of the noise.
+    seed : int, default 0
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
 
     Examples
     --------
@@ -57,11 +85,28 @@ def make_onehot(
     noise: float = 0.3,
     seed: int = 0,
 ) -> tuple[sp.csr_array, NDArray[np.float64]]:
-    """One-hot coded categories whose effect is in pairs of columns; X is a CSR array of 0 and 1.
+    """One-hot encoded categories whose effect is in pairs of columns.
 
     Each of the ``n_columns`` categorical columns has ``n_levels`` levels, of uneven frequency. The
     target adds a random effect of every pair of levels of columns (1, 2) and (3, 4) to a small
     effect of each level.
+
+    Parameters
+    ----------
+    n_samples : int, default 3000
+        Number of rows.
+    n_columns : int, default 8
+        Number of categorical columns, at least 4.
+    n_levels : int, default 12
+        Number of levels of each.
+    noise : float, default 0.3
+        Standard deviation of the noise.
+    seed : int, default 0
+
+    Returns
+    -------
+    X : CSR array of shape (n_samples, n_columns * n_levels), of 0 and 1
+    y : ndarray of shape (n_samples,)
 
     Examples
     --------

@@ -155,6 +155,10 @@ _REGISTRY = {entry.name: entry for entry in _ENTRIES}
 def names() -> list[str]:
     """List the names that ``load`` knows; built-in ones come first.
 
+    Returns
+    -------
+    list of str
+
     Examples
     --------
     >>> names()[:3]
@@ -165,6 +169,15 @@ def names() -> list[str]:
 
 def describe(name: str) -> Entry:
     """Describe a dataset without loading it.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+
+    Returns
+    -------
+    Entry
 
     Examples
     --------

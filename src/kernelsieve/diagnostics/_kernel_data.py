@@ -1,4 +1,4 @@
-"""What every estimate is about: a kernel, the rows, their features, and a seed."""
+"""The inputs of every estimate: a kernel, rows, their features and a seed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KernelData:
 
 
 def check_kernel_data(kernel: Any, X: Any, random_state: Any) -> KernelData:
-    """A callable kernel and finite rows."""
+    """Check a kernel, which must be callable, and rows, which must be finite."""
     if not callable(kernel):
         raise TypeError(
             f"kernel={kernel!r} must be callable: pass a kernel object such as "
@@ -63,7 +63,7 @@ def check_kernel_data(kernel: Any, X: Any, random_state: Any) -> KernelData:
 
 
 class Features:
-    """Features of the rows of X: given as a matrix, or computed for the rows that are asked for.
+    """Features of the rows of X: given as a matrix, or computed on demand.
 
     A transformer gets the rows as the user passed them, so that it sees their names and types.
     """

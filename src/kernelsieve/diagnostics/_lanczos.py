@@ -100,7 +100,7 @@ def kernel_errors(
     K = GramOperator(data.kernel, data.points, block_rows)
     error, total = _squared_norms(K, Z)
     if total == 0.0:
-        raise ValueError("the kernel is zero on all pairs, so that no error is relative to it")
+        raise ValueError("the kernel is zero for all pairs of rows: a relative error is undefined")
     frobenius = float(np.sqrt(error / total))
     start = stream(data.seed, "diagnostics", "start").standard_normal(
         (K.n_rows, min(BLOCK_SIZE, K.n_rows))
@@ -139,7 +139,7 @@ def _error(ritz: Ritz) -> float:
 
 
 def _around(value: float, low: float, high: float) -> Measured:
-    """A value in the widest half of an interval around it."""
+    """A value, with the larger of its distances to the ends of an interval around it."""
     return Measured(value, max(value - low, high - value))
 
 
@@ -154,6 +154,6 @@ def _squared_norms(K: GramOperator, Z: Any) -> tuple[float, float]:
 
 
 def _mirrored_squares(block: Array) -> float:
-    """Sum of squares where what lies right of the square on the diagonal counts twice."""
+    """Sum of squares of a block and of its mirror image; the diagonal square counts once."""
     size = block.shape[0]
     return float(2.0 * np.sum(block**2) - np.sum(block[:, :size] ** 2))

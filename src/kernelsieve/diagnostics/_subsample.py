@@ -1,4 +1,4 @@
-"""Estimates that see a few thousand rows: exact values on repeated subsamples, carried on to n.
+"""Estimates from a few thousand rows: exact values on subsamples, extrapolated to n rows.
 
 A subsample of m of n rows takes the ridge alpha m / n, since the eigenvalues of its kernel matrix
 are about m / n times those of the whole.
@@ -28,7 +28,7 @@ from kernelsieve.linalg.whitening import inverse_of_lower
 
 
 def statistical_dimension(data: KernelData, alpha: float, m: int, n_repeats: int) -> Measured:
-    """From a quantity that is too small in the mean to one that is too large.
+    """Bracket it between a quantity that is too small on average and one that is too large.
 
     Let C be the mean of phi(x) phi(x)^T over all rows, C_S that over a subsample, g = alpha / n.
     C_S has the mean C. The statistical dimension of the subsample, tr C_S (C_S + g)^-1, is concave
@@ -150,7 +150,7 @@ def frobenius(sums: Array, n_rows: int, m: int) -> Measured:
     error = pairs * sums[:, 0] + singles * sums[:, 1]
     total = pairs * sums[:, 2] + singles * sums[:, 3]
     if total.sum() == 0.0:
-        raise ValueError("the kernel is zero on all pairs, so that no error is relative to it")
+        raise ValueError("the kernel is zero for all pairs of rows: a relative error is undefined")
     # Jackknife: a root of a ratio of means has no simple variance.
     n_repeats = error.size
     left_out = np.sqrt((error.sum() - error) / (total.sum() - total))

@@ -1,4 +1,4 @@
-"""What the diagnostics accept: symmetric matrices, features and vectors, all in float64 inside."""
+"""Checks of the inputs of the diagnostics, which are converted to float64."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def check_alpha(alpha: Any) -> float:
 def check_variance(noise_variance: Any) -> float:
     """The variance of the noise, finite and >= 0."""
     if not isinstance(noise_variance, numbers.Real) or isinstance(noise_variance, bool):
-        raise TypeError(f"noise_variance={noise_variance!r} must be a number")
+        raise TypeError(f"noise_variance={noise_variance!r} must be a number: the variance of y")
     variance = float(noise_variance)
     if not (math.isfinite(variance) and variance >= 0):
-        raise ValueError(f"noise_variance={noise_variance!r} must be finite and >= 0")
+        raise ValueError(
+            f"noise_variance={noise_variance!r} must be finite and >= 0: it is a variance"
+        )
     return variance
 
 

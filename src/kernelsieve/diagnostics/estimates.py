@@ -1,4 +1,4 @@
-"""The same quantities for n rows whose kernel matrix is never formed: estimates with error bars."""
+"""Estimates with error bars, for rows whose kernel matrix is never formed."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def estimate_statistical_dimension(
         The ridge, added to the kernel matrix's diagonal as it is.
     method : {"auto", "lanczos", "subsample"}, default "auto"
         "lanczos" is Hutchinson's estimator with conjugate gradients on all rows; its error bar is
-        a 99 % interval over the probes and what the iteration may still lack. "subsample" uses
+        a 99 % interval over the probes, plus the possible error of the iteration. "subsample" uses
         random rows with the ridge scaled; its error bar reaches from a quantity that is too small
-        in the mean to one that is too large, so it is wide unless a subsample has several times
+        on average to one that is too large, so it is wide unless a subsample has several times
         more rows than the statistical dimension. "auto" takes "lanczos" up to 50,000 rows.
     n_probes : int, default 32
         Random vectors of "lanczos".
@@ -178,15 +178,15 @@ def estimate_spectral_epsilon(
         ``kernel(X, Y)`` gives the matrix of k(x, y), as the kernels of `kernelsieve.kernels` do.
     X : {array-like, CSR} of shape (n, d)
     Z : {array-like, CSR} of shape (n, s), fitted transformer or callable
-        The features of the rows of X, or what computes them.
+        The features of the rows of X, or a map that computes them.
     alpha : float
         The ridge, added to the kernel matrix's diagonal as it is.
     method : {"auto", "lanczos", "subsample"}, default "auto"
         "lanczos" finds the extreme eigenvalues of (K + aI, ZZ^T + aI) on all rows; its error bar is
         the residual of the eigenvalue equation. "subsample" takes the exact value on random rows
         with the ridge scaled; its error bar is a 99 % interval over the repeats and the trend from
-        half the subsample to all of it, carried on to n rows. That the trend does not speed up is
-        an assumption; it needs at least twice as many rows in a subsample as there are features.
+        half the subsample to all of it, extrapolated to n rows. It assumes that the trend does not
+        speed up, and needs at least twice as many rows in a subsample as there are features.
         "auto" takes "lanczos" up to 50,000 rows.
     tol : float, default 0.01
         Relative precision at which "lanczos" stops.
@@ -260,7 +260,7 @@ def estimate_kernel_error(
         ``kernel(X, Y)`` gives the matrix of k(x, y), as the kernels of `kernelsieve.kernels` do.
     X : {array-like, CSR} of shape (n, d)
     Z : {array-like, CSR} of shape (n, s), fitted transformer or callable
-        The features of the rows of X, or what computes them.
+        The features of the rows of X, or a map that computes them.
     method : {"auto", "lanczos", "subsample"}, default "auto"
         "lanczos" sums the Frobenius norm over all pairs, exactly, and finds the extreme eigenvalues
         on all rows; their error bar is the residual of the eigenvalue equation. "subsample" uses
@@ -342,21 +342,25 @@ def _check_several(value: Any, name: str, why: str) -> None:
 
 
 def _check_passes(max_passes: Any, block_rows: Any) -> None:
-    """How "lanczos" goes over the rows."""
-    check_count(max_passes, "max_passes", "passes over all pairs of rows")
-    check_count(block_rows, "block_rows", "rows of the kernel matrix that are held at a time")
+    """Check the options of "lanczos" for its passes over the rows."""
+    check_count(max_passes, "max_passes", "it is the number of passes over all pairs of rows")
+    check_count(
+        block_rows,
+        "block_rows",
+        "it is how many rows of K are held at a time",
+    )
 
 
 def _check_tol(tol: Any, max_passes: Any, block_rows: Any) -> float:
-    """When "lanczos" stops."""
+    """Check the options of "lanczos", with its tolerance."""
     _check_passes(max_passes, block_rows)
-    return check_positive(tol, "tol", "the relative precision at which the iteration stops")
+    return check_positive(tol, "tol", "it is the relative precision at which the iteration stops")
 
 
 def _check_subsample(rows: Any, n_repeats: Any, n_rows: int) -> int:
     """Rows of a subsample, at most all of them."""
     _check_several(n_repeats, "n_repeats", "the error bar comes from their spread")
-    _check_several(rows, "subsample_rows", "the trend is that from half the rows to all of them")
+    _check_several(rows, "subsample_rows", "the trend is from half the rows to all of them")
     return min(int(rows), n_rows)
 
 

@@ -1,4 +1,4 @@
-"""How well features stand for a kernel on a sample of the rows, with alpha scaled to its size."""
+"""The quality of features on a sample of the rows, with alpha scaled to its size."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class KernelSample:
     """The kernel matrix of some of n rows, to judge a feature map on.
 
     The eigenvalues of the kernel matrix of m of n rows are about m / n times those of the whole, so
-    that a sample of m rows takes the ridge alpha m / n. The error bars say how far either half of
-    the sample is from all of it: estimates, not bounds.
+    that a sample of m rows takes the ridge alpha m / n. The error bars are the differences between
+    the whole sample and its halves: estimates, not bounds.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class KernelSample:
         return kernel_error(self.K, Z)
 
     def _with_halves(self, measure: Callable[[slice, float], float]) -> Estimate:
-        """A measurement, and its largest difference from those of the halves of the sample."""
+        """A measurement, with its largest difference from the same one on the two halves."""
         value = measure(slice(None), self.alpha)
         halves = [slice(0, None, 2), slice(1, None, 2)] if len(self) > 1 else []
         others = [measure(half, self.alpha / 2) for half in halves]

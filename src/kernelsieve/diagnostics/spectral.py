@@ -1,4 +1,4 @@
-"""How near Z Z^T is to a kernel matrix K that fits in memory: exact, dense, in float64."""
+"""Exact errors of Z Z^T as an approximation of a kernel matrix K that fits in memory."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ def spectral_epsilon(K: ArrayLike, Z: Any, alpha: float) -> SpectralEpsilon:
         mu = scipy.linalg.eigh(K + ridge, outer(Z, Z) + ridge, eigvals_only=True)
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            f"alpha={alpha!r} is lost in the rounding of Z Z^T, so that Z Z^T + alpha I cannot be "
-            f"factored: use a larger alpha"
+            f"alpha={alpha!r} is below the rounding error of Z Z^T, so Z Z^T + alpha I cannot be "
+            "factored: use a larger alpha"
         ) from error
     return sides(lower=float(mu[-1]) - 1.0, upper=1.0 - float(mu[0]))
 
 
 def sides(lower: float, upper: float) -> SpectralEpsilon:
-    """Both sides, and their maximum, which only rounding can make negative."""
+    """Both sides, and the larger of them (0 if rounding makes it negative)."""
     return SpectralEpsilon(epsilon=max(lower, upper, 0.0), lower=lower, upper=upper)
 
 
@@ -161,7 +161,7 @@ def kernel_error(K: ArrayLike, Z: Any) -> KernelError:
     K = check_kernel_matrix(K)
     Z = check_features(Z, K.shape[0])
     if not K.any():
-        raise ValueError("K is zero everywhere, so that no error is relative to it")
+        raise ValueError("K is zero everywhere: a relative error is undefined")
     difference = K - outer(Z, Z)
     return KernelError(
         frobenius=float(np.linalg.norm(difference) / np.linalg.norm(K)),

@@ -1,4 +1,4 @@
-"""Features sampled by what they are worth: the two-phase engine."""
+"""Products chosen by ridge leverage, usefulness for the target, and norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelsieve.sources.summaries import checked_targets
 
 
 class AdaptiveFeatures(SampledFeatures):
-    """Products of coordinates, chosen by leverage, by use for the target, and by norm.
+    """Products of coordinates, chosen by leverage, by usefulness for the target, and by norm.
 
     A large pool of distinct features is drawn by row norm, scored on a few thousand anchor rows and
     thinned to ``n_components``. Weights are exact: E[Z Z^T] = K, with or without y.
@@ -26,9 +26,10 @@ class AdaptiveFeatures(SampledFeatures):
         The number of features. If fewer exist, all of them are used and Z Z^T = K. "auto" doubles
         the number until the spectral error on held-out rows is below ``eps``.
     kernel : Kernel or str, default "gaussian"
-        A kernel with a Taylor series, or its name.
-    gamma : float or "scale", default "scale"
-        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+        A kernel with a Taylor series, a `Product` of one-dimensional kernels (on dense data), the
+        name of one, or "learned" for the product kernel that explains the target best.
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
         The degree of kernel="poly".
     coef0 : float, default 1.0
@@ -43,26 +44,28 @@ class AdaptiveFeatures(SampledFeatures):
         misses much (see ``missed_leverage_``). "paper" is the published recursion with independent
         draws, for comparison. The last two use products of columns only, no Mercer basis.
     target_share : float, default 1/3
-        How much the target decides when ``fit`` gets one; 0 ignores it.
+        Weight of the target in the choice of features, if ``fit`` gets one; 0 ignores it.
     center : "auto", True or False
         Whether to subtract the column means. "auto" does so for the Gaussian on dense data.
     rotate : "auto", True or False
         Whether to use products of principal components instead of columns. "auto" compares both
         on dense data.
     basis : "auto", "monomial" or "mercer"
-        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian
-        kernel on dense data). "auto" compares both.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian and
+        product kernels on dense data). "auto" compares both where both are possible.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
     verbose : int, default 0
-        Show a progress bar over the rounds of sampler="paper" if not 0.
+        1 shows a progress bar over the rounds of sampler="paper".
 
     Attributes
     ----------
     monomials_ : list of tuple
         The multiset of coordinates of every feature: (0, 0, 3) is x_0^2 x_3.
     weights_ : ndarray of shape (n_components,)
-        What every feature is multiplied by: 1 / sqrt(its inclusion probability).
+        Factor of every feature: 1 / sqrt(its inclusion probability).
     capped_columns_ : ndarray
         Coordinates with so many values that their functions lose some of them, also in training.
     features_ : ProductFeatures
@@ -70,7 +73,7 @@ class AdaptiveFeatures(SampledFeatures):
     kernel_ : Kernel
         The kernel that was used.
     n_components_ : int
-        The number of features; fewer than ``n_components`` where no more exist.
+        The number of features; fewer than ``n_components`` if no more exist.
     basis_ : "monomial" or "mercer"
         The basis that was used.
     rotate_ : bool
@@ -157,5 +160,7 @@ class AdaptiveFeatures(SampledFeatures):
 def checked_share(share: Any) -> float:
     """A number in [0, 1]."""
     if not (isinstance(share, numbers.Real) and 0.0 <= float(share) <= 1.0):
-        raise ValueError(f"target_share={share!r} must be a number in [0, 1]: it is a share")
+        raise ValueError(
+            f"target_share={share!r} must be a number from 0 to 1: it is a share of the choice"
+        )
     return float(share)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows, root_seed, stream
@@ -23,7 +21,7 @@ from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.kernels import Gaussian, SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
@@ -62,7 +60,7 @@ class Trial(Persistent):
 
 
 class AutoFeatures(FeatureMap):
-    """Use the map that does best on a subsample of the rows, and say why.
+    """The map that does best on a subsample of the rows, with the reason.
 
     Sparse rows go to the maps that keep them sparse, kernels without a Taylor series to Nystrom.
     If several maps are possible, each is tried on up to 4,000 rows: by the error of its ridge
@@ -74,16 +72,18 @@ class AutoFeatures(FeatureMap):
         The number of features.
     kernel : Kernel or str, default "gaussian"
         Any kernel, or its name.
-    gamma : float or "scale", default "scale"
-        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
         The degree of kernel="poly".
     coef0 : float, default 1.0
         The constant of kernel="poly".
     alpha : float, default None
         The ridge that the features are for. None takes that of the model, or 1.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class AutoFeatures(FeatureMap):
     reason_ : str
         Why it was chosen.
     trials_ : list of Trial
-        What the trials said; empty where there was no choice.
+        Results of the trials; empty if only one map was possible.
 
     Examples
     --------
@@ -221,12 +221,9 @@ class AutoFeatures(FeatureMap):
             sample = KernelSample(self.kernel_, X[:ERROR_ROWS], alpha)
             return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
         train = np.arange(X.shape[0]) % 4 != 0
-        Z = _dense(features.fit(X[train], targets[train]).transform(X[train]))
-        mean, middle = Z.mean(axis=0), targets[train].mean(axis=0)
-        gram = (Z - mean).T @ (Z - mean)
-        factor, _ = regularised_cholesky(gram, alpha)
-        weights = cho_solve((factor, True), (Z - mean).T @ (targets[train] - middle))
-        predicted = (_dense(features.transform(X[~train])) - mean) @ weights + middle
+        Z = features.fit(X[train], targets[train]).transform(X[train])
+        ridge = solve_ridge(NormalEquations.of_block(Z, targets[train]), alpha, fit_intercept=True)
+        predicted = features.transform(X[~train]) @ ridge.coefficients + ridge.intercepts
         squares = ((targets[~train] - predicted) ** 2).mean()
         return float(np.sqrt(squares / max(targets[~train].var(axis=0).mean(), 1e-300)))
 
@@ -247,10 +244,16 @@ class AutoFeatures(FeatureMap):
         return self.map_._mixing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The names that the chosen map gives."""
+        """Names of the features, as the chosen map gives them.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (d,), optional
+            Names of the columns; None takes those seen in ``fit``, or "x0", "x1", ...
+
+        Returns
+        -------
+        ndarray of str of shape (n_components,)
+        """
         check_is_fitted(self)
         return self.map_.get_feature_names_out(input_features)
-
-
-def _dense(Z: Any) -> NDArray[np.float64]:
-    return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)

@@ -70,7 +70,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     _not_stored: ClassVar = {"n_components_": "computed"}
 
     def _complete(self) -> None:
-        """Check what the file says of a fitted map; subclasses also compute ``n_components_``."""
+        """Check the state of a fitted map; subclasses also compute ``n_components_``."""
         if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
@@ -83,6 +83,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         y : array-like of shape (n,) or (n, n_outputs), optional
             Used by the maps that look at the target; others ignore it. None takes that of a
             source.
+
+        Returns
+        -------
+        self
         """
         rows = self._source(X, y)
         self._check_n_components()
@@ -94,7 +98,18 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     @lazy_on_dask
     def transform(self, X: Any) -> Any:
-        """The features of the rows of X, of shape (n, n_components); of a source another one."""
+        """Compute the features of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dask collection} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray or CSR of shape (n, n_components), in the float type of X
+            A source for a source, which computes its blocks on demand, and a lazy array for a Dask
+            collection.
+        """
         check_is_fitted(self)
         if isinstance(X, Source):
             check_source(self, X, reset=False)
@@ -103,7 +118,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return Z if isinstance(Z, np.ndarray) else sparse_output(Z)
 
     def _source(self, X: Any, y: Any) -> Source:
-        """The valid rows to fit to, and their targets as they were given."""
+        """The validated rows to fit to, with their targets as given."""
         source = given_source(X, y)
         if source is not None:
             check_source(self, source, reset=True)
@@ -111,7 +126,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return ArraySource(self._validated(X, reset=True), None if y is None else np.asarray(y))
 
     def _fit_rows(self, rows: Source, seed: int) -> None:
-        """Learn from a source; maps that do not stream get all its rows, and their targets."""
+        """Learn from a source; maps that do not stream get all of its rows and targets."""
         X = rows.in_memory(type(self).__name__)
         self._fit(X, rows.take(np.arange(rows.shape[0])).y, seed)
 
@@ -141,14 +156,14 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return Z
 
     def _empty(self, n_rows: int, dtype: Any) -> NDArray[Any]:
-        """Room for the features of so many rows, where there is any."""
+        """Allocate the features of ``n_rows`` rows, unless they would not fit in memory."""
         s, dtype = self.n_components_, np.dtype(dtype)
         what = f"transform of {n_rows:,} rows to {s:,} features in {dtype}"
         check_matrix(n_rows, s, dtype, what, SMALLER_OUTPUT)
         return np.empty((n_rows, s), dtype=dtype)
 
     def _transform_block(self, X: Any) -> Any:
-        """``transform`` of a block of validated rows in this thread, for those who stream."""
+        """``transform`` of a block of validated rows, in this thread."""
         if sp.issparse(X):
             self.kernel_.check_domain(X)
             sparse = self._csr(X)
@@ -164,7 +179,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return None
 
     def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
-        """``_fill``, with a word where a row is too long for its float type."""
+        """``_fill``, with an error for rows on which the kernel overflows."""
         if not isinstance(self.kernel_, BOUNDED):  # those are defined everywhere
             self.kernel_.check_domain(X)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -183,12 +198,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         )
 
     def _raw_block(self, X: Any) -> Any:
-        """What ``_mixing`` makes features of, for those who can save themselves that product."""
+        """A block that ``_mixing`` turns into features, for callers that can skip that product."""
         return self._transform_block(X)
 
     @property
     def _mixing(self) -> NDArray[Any] | None:
-        """T with features = raw block times T; None where there is no such thing."""
+        """T with features = raw block times T; None for the maps without such a matrix."""
         return None
 
     def _validated(self, X: Any, reset: bool) -> Any:
@@ -199,7 +214,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             check_count(self.n_components, "n_components", "it is the number of features to make")
 
     def _check_scale(self, dtype: Any) -> None:
-        """Refuse a kernel that multiplies rows by what their float type cannot hold."""
+        """Refuse a kernel whose factor of the rows is out of range for their float type."""
         if isinstance(self.kernel_, SeriesKernel):
             scale, limits = self.kernel_._scale, np.finfo(dtype)
             if not float(limits.tiny) <= scale <= float(limits.max):
@@ -215,11 +230,11 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
 
     def _learned_kernel(self, X: Source) -> Kernel:
-        """The kernel that explains the targets best, which may be numbers or labels."""
+        """The kernel that explains the targets (numbers or labels) best."""
         summary = target_summary(X)
         if summary is None:
             raise ValueError(
-                "kernel='learned' is learned from a target: pass y to fit, or choose a kernel"
+                "kernel='learned' needs a target to learn from: pass y to fit, or choose a kernel"
             )
         labels = summary.labels is not None
         options: dict[str, Any] = {

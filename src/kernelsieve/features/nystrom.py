@@ -170,8 +170,8 @@ class NystromFeatures(FeatureMap):
         points = check_points(self.landmarks, "landmarks")
         if points.shape[1] != X.shape[1]:
             raise ValueError(
-                f"landmarks have {points.shape[1]} columns and X has {X.shape[1]}: they must be "
-                "points of the same space"
+                f"landmarks have {points.shape[1]} columns, but X has {X.shape[1]}: pass points "
+                "with the columns of X"
             )
         return points.astype(X.dtype, copy=False)
 

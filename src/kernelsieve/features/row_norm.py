@@ -21,9 +21,10 @@ class RowNormFeatures(SampledFeatures):
         The number of features. If fewer exist, all of them are used and Z Z^T = K. "auto" doubles
         the number until the spectral error on held-out rows is below ``eps``.
     kernel : Kernel or str, default "gaussian"
-        A kernel with a Taylor series, or its name.
-    gamma : float or "scale", default "scale"
-        The kernel's scale where ``kernel`` is a name; "scale" is 1 / (d var(X)).
+        A kernel with a Taylor series, a `Product` of one-dimensional kernels (on dense data), the
+        name of one, or "learned" for the product kernel that explains the target best.
+    gamma : "scale", "auto" or float, default "scale"
+        Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
         The degree of kernel="poly".
     coef0 : float, default 1.0
@@ -43,17 +44,19 @@ class RowNormFeatures(SampledFeatures):
         Whether to use products of principal components instead of columns. "auto" compares both
         on dense data.
     basis : "auto", "monomial" or "mercer"
-        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian
-        kernel on dense data). "auto" compares both.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
+        Powers of the coordinates, or functions adapted to their distributions (for the Gaussian and
+        product kernels on dense data). "auto" compares both where both are possible.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     monomials_ : list of tuple
         The multiset of coordinates of every feature: (0, 0, 3) is x_0^2 x_3.
     weights_ : ndarray of shape (n_components,)
-        What every feature is multiplied by: 1 / sqrt(its inclusion probability).
+        Factor of every feature: 1 / sqrt(its inclusion probability).
     capped_columns_ : ndarray
         Coordinates with so many values that their functions lose some of them, also in training.
     features_ : ProductFeatures
@@ -61,7 +64,7 @@ class RowNormFeatures(SampledFeatures):
     kernel_ : Kernel
         The kernel that was used.
     n_components_ : int
-        The number of features; fewer than ``n_components`` where no more exist.
+        The number of features; fewer than ``n_components`` if no more exist.
     basis_ : "monomial" or "mercer"
         The basis that was used.
     rotate_ : bool

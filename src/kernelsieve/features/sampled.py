@@ -150,6 +150,15 @@ class SampledFeatures(FeatureMap):
         For the Gaussian kernel each is also times exp(-‖x'‖^2 / 2). In a rotated frame the columns
         are principal components, pc0, pc1, ...; in the Mercer basis x(k) is the k-th adapted
         function of column x.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (d,), optional
+            Names of the columns; None takes those seen in ``fit``, or "x0", "x1", ...
+
+        Returns
+        -------
+        ndarray of str of shape (n_components,)
         """
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)

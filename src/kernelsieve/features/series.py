@@ -1,4 +1,4 @@
-"""What the maps share that sketch a Taylor series: rows as unit vectors, columns for each degree.
+"""The base of the maps that sketch a Taylor series: unit vectors, and columns for each degree.
 
 A row's part of degree w is t_w(x) u^(x)w, with u = x' / |x'| and t_w(x) = c(x) sqrt(a_w) |x'|^w,
 which comes from logarithms, so that nothing overflows or underflows on the way.
@@ -73,7 +73,7 @@ class SeriesFeatures(FeatureMap):
             if block.degree == 0 and not block.exact:
                 wrong("_blocks", "have random features of degree 0")
         if len({block.degree for block in self._blocks}) < len(self._blocks) or not self._blocks:
-            wrong("_blocks", "are none, or two of one degree")
+            wrong("_blocks", "is empty, or has a degree twice")
         factors = sum(block.width * max(1, block.degree) for block in self._blocks)
         if factors > MOST_FACTORS:
             wrong("_blocks", f"have {factors} factors, more than {MOST_FACTORS}")

@@ -228,7 +228,20 @@ class Kernel(Persistent, ABC):
         return self._gram(X, X if Y is None else Y, Y is None, n_jobs)
 
     def between(self, X: Any, Y: Any, n_jobs: int | None = None) -> NDArray[Any]:
-        """Compute the exact Gram matrix of valid rows; pass X itself as Y if they are the same."""
+        """Compute the exact Gram matrix of rows that are known to be valid.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+        Y : {ndarray, CSR} of shape (m, d)
+            Pass X itself for the symmetric matrix of X.
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+        """
         return self._gram(X, Y, Y is X, n_jobs)
 
     @abstractmethod
@@ -248,16 +261,38 @@ class Kernel(Persistent, ABC):
         """
 
     def check_domain(self, X: Any, start: int = 0) -> None:
-        """Refuse valid rows, numbered from ``start``, on which the kernel is not defined.
+        """Refuse rows on which the kernel is not defined.
 
         Most kernels are defined everywhere. Feature maps call this on every block that they
         transform: their features would be finite and meaningless outside the domain.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+            Valid rows.
+        start : int, default 0
+            Number of the first row, for the error message.
         """
 
     def series(
         self, X: Any, tol: float = 1e-6, *, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
-        """The Taylor series in <x, y>, for the kernels that have one."""
+        """Truncate the Taylor series in <x, y>; a TypeError for kernels without one.
+
+        Parameters
+        ----------
+        X : {array-like, CSR} of shape (n, d)
+        tol : float, default 1e-6
+            Bound on the trace of the part of K that is cut off.
+        center : "auto", True or False, default "auto"
+            Whether to subtract the column means.
+        max_degree : int, default 256
+            Largest degree of the truncated series.
+
+        Returns
+        -------
+        Series
+        """
         raise TypeError(
             f"{self!r} has no Taylor series in <x, y>: use NystromFeatures or FourierFeatures"
         )
@@ -319,7 +354,18 @@ class SeriesKernel(Kernel):
     def series_of(
         self, X: Any, tol: float, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
-        """``series`` of a source, or of rows that are known to be valid."""
+        """Truncate the Taylor series for a source, or for rows that are known to be valid.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d), or Source
+        tol, center, max_degree
+            See `series`.
+
+        Returns
+        -------
+        Series
+        """
         center = check_choice(center, "center", ("auto", True, False))
         if not (isinstance(tol, int | float | np.number) and tol >= 0):
             raise ValueError(f"tol={tol!r} must be >= 0: it is the trace that truncation may cost")

@@ -140,19 +140,39 @@ class Product(Kernel):
 
     @property
     def n_columns(self) -> int | None:
-        """The number of columns, or None where one rate, family and no warp serve any number."""
+        """The number of columns; None if the kernel takes any number of them."""
         for value in self.get_params().values():
             if isinstance(value, tuple):
                 return len(value)
         return None
 
     def rates_for(self, n_columns: int) -> NDArray[np.float64]:
-        """The rate of each of ``n_columns`` columns."""
+        """The rate of each column.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_columns,)
+        """
         self._check_columns(n_columns)
         return np.broadcast_to(np.asarray(self.rates, dtype=np.float64), n_columns).copy()
 
     def families_for(self, n_columns: int) -> tuple[str, ...]:
-        """The family of each of ``n_columns`` columns."""
+        """The family of each column.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the rows.
+
+        Returns
+        -------
+        tuple of str of length n_columns
+        """
         self._check_columns(n_columns)
         several = isinstance(self.families, tuple)
         return self.families if several else (self.families,) * n_columns
@@ -162,26 +182,49 @@ class Product(Kernel):
 
         Shares compare columns of equal deviation: scaled data, or warps that scale, as those of
         learned kernels do.
+
+        Returns
+        -------
+        ndarray of shape (d,), or (1,) for a kernel with one rate
         """
         rates = np.atleast_1d(np.asarray(self.rates, dtype=np.float64))
         total = float(rates.sum())
         return rates / total if total > 0 else rates
 
     def scaled(self, factor: float) -> Product:
-        """The same kernel with all rates multiplied by ``factor``."""
+        """The same kernel with all rates multiplied by a factor.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        Product
+        """
         rates = np.asarray(self.rates, dtype=np.float64) * factor
         return Product(rates if rates.ndim else float(rates), self.families, self.warps)
 
     def _check_columns(self, n_columns: int) -> None:
         if self.n_columns is not None and self.n_columns != n_columns:
             raise ValueError(
-                f"{self!r} is a kernel of {self.n_columns} columns, and X has {n_columns}"
+                f"{self!r} is a kernel of {self.n_columns} columns, but X has {n_columns}"
             )
 
     # --- points ----------------------------------------------------------------------------------
 
     def active(self, n_columns: int) -> NDArray[np.int64]:
-        """The columns with a rate above 0."""
+        """Find the columns with a rate above 0.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the rows.
+
+        Returns
+        -------
+        ndarray of int
+        """
         return np.flatnonzero(self.rates_for(n_columns) > 0)
 
     def points(self, X: Any) -> Any:
@@ -209,7 +252,17 @@ class Product(Kernel):
         return points
 
     def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Scaled coordinates of some columns, each with a rate above 0: shape (n, len(columns))."""
+        """Scaled coordinates of some columns, each with a rate above 0.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        columns : ndarray of int of shape (k,)
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
         rates, families = self.rates_for(X.shape[1]), self.families_for(X.shape[1])
         points = X[:, columns].astype(np.float64)
         for place, column in enumerate(columns):

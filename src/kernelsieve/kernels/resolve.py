@@ -52,6 +52,14 @@ def resolve_kernel(
     gamma : "scale", "auto" or float
         "scale" is 1 / (d var(X)), "auto" is 1 / d, as in scikit-learn; for "chi2", whose
         distance is not a squared length, "scale" is scikit-learn's 1.
+    degree : int, default 3
+        Degree of "poly".
+    coef0 : float, default 1.0
+        Constant of "poly".
+
+    Returns
+    -------
+    Kernel
 
     Examples
     --------
@@ -90,8 +98,8 @@ def from_gaussian_process(kernel: Any) -> Any:
     smoothness = getattr(kernel, "nu", math.inf)
     if name not in ("RBF", "Matern"):
         raise ValueError(
-            f"kernel={kernel!r} is not one that features stand for: pass RBF or Matern alone. A "
-            "constant factor divides alpha, and a white term is added to it, so put both in alpha"
+            f"kernel={kernel!r} is not supported: pass RBF or Matern alone. A constant factor "
+            "divides alpha, and a white term is added to it, so put both in alpha"
         )
     if np.ndim(scale) == 0:
         if math.isinf(smoothness):

@@ -94,6 +94,15 @@ class Warp(Persistent):
         "log" is centred at the median and measured in quartile distances, so that a few large
         values do not change it. "rank" makes the values of the column uniformly distributed, by
         knots at its quantiles.
+
+        Parameters
+        ----------
+        column : array-like of shape (n,)
+        kind : "identity", "log" or "rank"
+
+        Returns
+        -------
+        Warp
         """
         check_choice(kind, "kind", FITTED)
         column = np.asarray(column, dtype=np.float64)

@@ -71,7 +71,7 @@ class FeatureBlocks:
         return self.rows.map(self._of_block(function), self.block_rows, self.n_jobs)
 
     def reduce(self, function: Callable[[Any, Block], Any]) -> Any:
-        """The sum of the same."""
+        """The sum of ``function(Z, block)`` over all blocks."""
         return self.rows.reduce(self._of_block(function), self.block_rows, self.n_jobs)
 
     def times(self, V: Array) -> Array:

@@ -180,7 +180,7 @@ class Centred:
     n_rows: int
 
     def intercepts(self, coefficients: Array) -> Array:
-        """What to add to the features times the coefficients."""
+        """Intercepts, to be added to the features times the coefficients."""
         return self.target_mean - self.feature_mean @ coefficients
 
     def residual_squares(self, coefficients: Array) -> Array:
@@ -193,7 +193,7 @@ class Centred:
 
 @dataclass(frozen=True)
 class Posterior(Persistent):
-    """What the uncertainty of a ridge needs.
+    """The part of a ridge solution that determines its uncertainty.
 
     Weights count observations: an integer weight is a row that occurs so many times. But no row is
     less than one observation, so weights whose mean is below 1 cannot be counts. They are relative,
@@ -268,8 +268,9 @@ class Posterior(Persistent):
     def _known_factor(self) -> Array:
         if self.factor is None:
             raise ValueError(
-                "this model was saved without what variances need: fit it again and save it with "
-                "kernelsieve.save(model, path, variance=True), or kernelsieve fit --std"
+                "this model was saved without the Cholesky factor that return_std needs: fit it "
+                "again and save it with kernelsieve.save(model, path, variance=True), or use "
+                "kernelsieve fit --std"
             )
         return self.factor
 
@@ -311,7 +312,7 @@ class Posterior(Persistent):
         return np.einsum("ij,ij->j", halves, halves) + self.fit_intercept / self.weight
 
     def pulls(self, Z: Any) -> Array:
-        """(G + shift I)^-1 (z - mean), of shape (s, n): how predictions move with Z^T W y."""
+        """(G + shift I)^-1 (z - mean), of shape (s, n): derivatives of predictions by Z^T W y."""
         return cho_solve(
             (self._known_factor(), True), (dense(Z) - self.feature_mean).T, check_finite=False
         )
@@ -319,8 +320,8 @@ class Posterior(Persistent):
     def relative_variances(self, Z: Any, unseen: Array | float = 0.0) -> Array:
         """The variance of a new observation, in units of the noise variance, of shape (n,).
 
-        ``unseen`` is the part of k(x, x) that the features do not have, of which no row says
-        anything: it keeps its prior variance.
+        ``unseen`` is the part of k(x, x) that the features leave out. It keeps its prior variance,
+        because no row says anything about it.
         """
         uncertain = self.leverages(Z) + unseen / self.shift
         return 1.0 + min(1.0, self.weight / self.n_rows) * uncertain
@@ -328,7 +329,7 @@ class Posterior(Persistent):
 
 @dataclass(frozen=True)
 class RidgeSolution:
-    """A ridge, and what its uncertainty needs.
+    """A solved ridge regression.
 
     Attributes
     ----------
@@ -399,7 +400,7 @@ def corrected(solution: RidgeSolution, sums: Array, alpha: float) -> RidgeSoluti
 
 @dataclass(frozen=True)
 class Float32Rounding:
-    """What float32 products of blocks of features do to the predictions of a ridge.
+    """The effect of float32 products of features on the predictions of a ridge.
 
     The entry i, j of Z^T W Z over b rows has a rounding error of about u sqrt(b / 2) times the root
     of its summed squared terms. Over n / b blocks, which are added in float64, that makes

@@ -48,7 +48,7 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Solution:
-    """What conjugate gradients found.
+    """The result of conjugate gradients.
 
     Attributes
     ----------

@@ -17,10 +17,10 @@ SHIFT = 0.1  # of the rounding at the largest eigenvalue: more is biased, less i
 
 
 def independent_landmarks(gram: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Landmarks that span all of them to rounding, in rising order; at least one.
+    """Landmarks that span all others up to rounding, in ascending order; at least one.
 
-    Pivoted Cholesky takes whatever the chosen ones explain least, and stops where the rest is
-    rounding: repeated points and kernels of low rank leave fewer landmarks than there were.
+    Pivoted Cholesky takes the landmark that the chosen ones explain least, and stops when the rest
+    is rounding. Repeated points and kernels of low rank leave fewer landmarks than there were.
     """
     tolerance = len(gram) * np.finfo(np.float64).eps * float(np.diag(gram).max())
     # Rounding must not decide between equals: the earlier one is preferred by a little.
@@ -34,7 +34,7 @@ def independent_landmarks(gram: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _refuse_indefinite(gram: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
-    """What the kept landmarks leave of the others is a squared length, so it is not negative."""
+    """Refuse a kernel for which the kept landmarks explain more than all of another one."""
     rest = np.setdiff1d(np.arange(len(gram)), kept)
     inverse_root = whitening_of(gram[np.ix_(kept, kept)], np.float64)
     with np.errstate(over="ignore"):  # a landmark of length 0 that is not orthogonal to others
@@ -42,8 +42,8 @@ def _refuse_indefinite(gram: NDArray[np.float64], kept: NDArray[np.int64]) -> No
     left = gram[rest, rest] - explained
     if left.min() < -NEGATIVE_SHARE * np.abs(gram).max():
         raise ValueError(
-            f"the kernel is not positive semi-definite: a landmark has squared length "
-            f"{left.min():.3g} beside the others; use another kernel"
+            "the kernel is not positive semi-definite: on the landmarks its matrix has a negative "
+            f"Schur complement ({left.min():.3g}); use another kernel"
         )
 
 

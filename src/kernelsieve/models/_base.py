@@ -1,4 +1,4 @@
-"""What the models share: their feature map, valid rows, and blocks of features."""
+"""The base of the models: a feature map, valid rows, and features in blocks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FeatureModel(PersistentEstimator):
 
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
-        self._rows_per_block(rows.shape[0])  # says so where block_rows is wrong
+        self._rows_per_block(rows.shape[0])  # checks block_rows before the work begins
         self.features_ = self._fresh_features(**inherited)
         if not has_rates(self.features_.kernel):
             warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
@@ -117,7 +117,7 @@ class FeatureModel(PersistentEstimator):
         )
 
     def _rows_per_block(self, n_rows: int) -> int:
-        """Enough blocks for several threads; a function of the shape only, and so are the bits."""
+        """Rows in a block: chosen by the shape alone, so that threads do not change the bits."""
         if self.block_rows is None:
             return int(np.clip(n_rows // 8, 256, LARGEST_BLOCK))
         return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
@@ -160,7 +160,7 @@ def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
 
 
 def has_rates(kernel: Any) -> bool:
-    """Whether a kernel scales every column by itself."""
+    """Whether a kernel has a rate for each column."""
     return isinstance(kernel, Product) or is_learned(kernel)
 
 
@@ -173,7 +173,8 @@ def relevances_of(kernel: Any, n_columns: int) -> NDArray[np.float64]:
     """The share of each column in the rates of a product kernel."""
     if not isinstance(kernel, Product):
         raise AttributeError(
-            f"{kernel!r} has no rate for each column: relevances are those of learned kernels"
+            f"relevances need a rate for each column, which {kernel!r} does not have: use a "
+            "Product, or kernel='learned'"
         )
     shares = kernel.relevances()
     return shares if len(shares) == n_columns else np.full(n_columns, 1.0 / n_columns)
@@ -183,9 +184,7 @@ def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
     """The values, if all of them are finite."""
     if np.isfinite(values).all():
         return values
-    raise ValueError(
-        f"{what} exceed what {values.dtype} can hold: scale the data, or pass X in float64"
-    )
+    raise ValueError(f"{what} overflow {values.dtype}: scale the data, or pass X in float64")
 
 
 def times(Z: Any, coefficients: NDArray[np.float64]) -> NDArray[Any]:
@@ -213,12 +212,12 @@ def numbers_of(dtype: Any, y: Any, weights: Any) -> tuple[NDArray[np.float64], A
     """Targets of a block as columns of finite numbers, and its weights."""
     columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if not np.isfinite(columns).all():
-        raise ValueError("y contains NaN or infinity: drop those rows or fill them")
+        raise ValueError("y contains NaN or infinity: drop those rows, or impute the values")
     largest = float(np.abs(columns).max(initial=0.0))
     if largest > LARGEST_TARGET[np.dtype(dtype)]:
         raise ValueError(
-            f"y reaches {largest:.3g}, whose squares and sums exceed what {dtype} (that of X) can "
-            "hold: scale y"
+            f"y reaches {largest:.3g}, and its squares overflow {dtype}, the float type of X: "
+            "scale y"
         )
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and >= 0")
@@ -231,7 +230,7 @@ def without_targets(rows: Source) -> Source:
 
 
 def warn_if_scales_differ(rows: Source, names: Any) -> None:
-    """Warn about columns that dominate all distances, and those that never count."""
+    """Warn about columns that dominate all distances, and about those that do not matter."""
     if rows.sparse or rows.shape[0] < 2:
         return  # one-hot and text columns are on one scale by nature
     known = moments(rows)
@@ -248,8 +247,8 @@ def warn_if_scales_differ(rows: Source, names: Any) -> None:
     named = wide + narrow or [by_size[-1], by_size[0]]
     listed = ", ".join(f"{_name(names, i)} (standard deviation {spread[i]:.3g})" for i in named)
     warnings.warn(
-        f"the columns have very different scales, so few of them decide every distance: {listed}. "
-        "Put a StandardScaler before the model, or pass scaled data.",
+        "the columns have very different scales, so a few of them dominate all distances: "
+        f"{listed}. Put a StandardScaler before the model, or pass scaled data.",
         UserWarning,
         stacklevel=4,
     )
@@ -260,9 +259,10 @@ def _name(names: Any, i: int) -> str:
 
 
 def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
-    """The map's mixing, where it is as well applied to the sums as to every row.
+    """The mixing of a map, if it can be applied to the sums instead of to every row.
 
-    A fused Nystrom ridge never whitens a row. Sums are in float64, whose rounding the whitening of
-    float32 features, bounded by *their* rounding, does not bring to light; that of float64 would.
+    Then a Nystrom ridge never whitens a row. Sums are in float64. The whitening of float32 features
+    is bounded by the rounding of float32, so it does not magnify that of the sums; the whitening of
+    float64 features would.
     """
     return features._mixing if np.dtype(dtype) == np.float32 else None

@@ -1,4 +1,4 @@
-"""What the classifiers share: labels in, +-1 targets for each class, labels out."""
+"""The base of the classifiers: labels become +-1 targets, scores become labels."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from kernelsieve.sources.base import Block, Source, lazy_on_dask
 
 @dataclass
 class Labels:
-    """The labels of some rows, rising, and how many rows have each."""
+    """The labels of some rows in ascending order, with the number of rows of each."""
 
     values: NDArray[Any]
     counts: NDArray[np.int64]
 
     @classmethod
     def of_block(cls, block: Block) -> Labels:
-        """Those of a block of rows."""
+        """Count the labels of a block of rows."""
         y = column_or_1d(block.y)
         if y.dtype.kind == "O":
             if any(label is None or label != label for label in y):
                 raise ValueError("y contains NaN or missing labels: drop or label those rows")
             kinds = sorted({type(label).__name__ for label in y})
             if len(kinds) > 1:
-                raise ValueError(f"y has labels of the types {', '.join(kinds)}: use one of them")
+                raise ValueError(
+                    f"y has labels of several types ({', '.join(kinds)}): use one type"
+                )
         return cls(*np.unique(y, return_counts=True))
 
     def __iadd__(self, other: Labels) -> Labels:
@@ -46,7 +48,7 @@ class Labels:
         return self
 
     def weights(self, class_weight: Any) -> NDArray[np.float64]:
-        """What every row of a class counts."""
+        """The weight of the rows of each class, of shape (n_classes,)."""
         if class_weight is None:
             return np.ones(len(self.values))
         if isinstance(class_weight, dict):
@@ -72,7 +74,7 @@ class Signs:
 
 
 class FeatureClassifier(ClassifierMixin, FeatureModel):
-    """What the classifiers share: labels in, labels out."""
+    """Base of the classifiers."""
 
     classes_: NDArray[Any]
 

@@ -158,7 +158,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Scores of rows of the first view.
+        """Project rows of the first view on their directions.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
         return self._scores(self.features_, X, self.x_mean_, self.x_weights_, "the scores")
 
     def transform_y(self, y: Any) -> NDArray[Any]:
-        """Scores of rows of the second view.
+        """Project rows of the second view on their directions.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
         Y = _second_view(y)
         if Y.shape[1] != self.features_y_.n_features_in_:
             raise ValueError(
-                f"y has {Y.shape[1]} columns, but KernelCCA was fitted to "
+                f"y has {Y.shape[1]} columns, but KernelCCA was fitted with "
                 f"{self.features_y_.n_features_in_}"
             )
         return self._scores(self.features_y_, Y, self.y_mean_, self.y_weights_, "the scores")

@@ -35,9 +35,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
     features : FeatureMap, default AdaptiveFeatures()
         The map that stands for the kernel.
     n_init : int, default 3
-        Number of k-means++ starts; the best one is kept.
+        Number of k-means++ starts; the best result is kept.
     max_iter : int, default 300
-        Most iterations of a start.
+        Maximum number of iterations of each start.
     batch_rows : int or None, default None
         Rows on which the starts are tried, before passes over all rows improve the best one. None
         keeps all features in memory up to 2^26 numbers, and takes 16,384 rows beyond.
@@ -87,7 +87,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
 
     def _complete(self) -> None:
         if not len(self.cluster_centers_):
-            wrong("cluster_centers_", "are none")
+            wrong("cluster_centers_", "is empty")
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         return self
 
     def _start(self, Z: Any, sample_weight: Any = None) -> float:
-        """The centres of features in memory; returns how little they have to move to be done."""
+        """Run k-means on features in memory; return its tolerance for the centres' movement."""
         means = KMeans(
             n_clusters=self.n_clusters,
             n_init=self.n_init,
@@ -160,7 +160,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         return float(means._tol)
 
     def _by_passes(self, rows: Source) -> None:
-        """Starts on some rows, and Lloyd's iterations over all of them, one pass each."""
+        """Try the starts on some rows, then run Lloyd's iterations, one pass over all rows each."""
         size = START_ROWS if self.batch_rows is None else self.batch_rows
         check_count(size, "batch_rows", "it is the number of rows on which starts are tried")
         seed = root_seed(self.random_state)
@@ -194,7 +194,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
 
     @lazy_on_dask
     def transform(self, X: Any) -> NDArray[Any]:
-        """Distances to the centres in feature space.
+        """Compute distances to the centres in feature space.
 
         Parameters
         ----------

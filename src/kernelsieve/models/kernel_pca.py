@@ -25,7 +25,7 @@ LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel):
-    """Principal components in feature space, centred there.
+    """Principal component analysis in feature space.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
     features : FeatureMap, default AdaptiveFeatures()
         The map that stands for the kernel.
     fit_inverse_transform : bool, default False
-        Whether to learn, by kernel ridge regression, the way back from components to rows.
+        Whether to learn ``inverse_transform``, by kernel ridge regression of rows on components.
     alpha : float, default 0.1
-        The ridge of that regression.
+        Regularisation of that regression.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     n_jobs : int, default all cores
@@ -86,7 +86,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
 
     def _complete(self) -> None:
         if self.fit_inverse_transform and not hasattr(self, "inverse_"):
-            wrong("inverse_", "is missing, and fit_inverse_transform asks for it")
+            wrong("inverse_", "is missing, although fit_inverse_transform is set")
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         if self.fit_inverse_transform:
             check_positive(self.alpha, "alpha", "it is the ridge of the inverse transform")
             X = rows.in_memory("fit_inverse_transform=True")
-            # As random as the map is, or the way back would differ from fit to fit.
+            # With the seed of the map: the same fit gives the same inverse.
             features = AdaptiveFeatures(random_state=self.features_.random_state)
             self.inverse_ = KernelRidge(features, alpha=self.alpha, n_jobs=self.n_jobs)
             self.inverse_.fit(self._project(X), dense(X))
@@ -177,7 +177,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         check_is_fitted(self)
         if not hasattr(self, "inverse_"):
             raise ValueError(
-                "this model did not learn the way back: fit it with fit_inverse_transform=True"
+                "inverse_transform was not learned: fit the model with fit_inverse_transform=True"
             )
         return self.inverse_.predict(T)
 

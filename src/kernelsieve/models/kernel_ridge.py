@@ -107,7 +107,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
-        Most iterations of conjugate gradients.
+        Maximum number of iterations of conjugate gradients.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
@@ -124,7 +124,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     coef_ : ndarray of shape (n_components,) or (n_components, n_outputs)
         Coefficients of the features.
     intercept_ : float or ndarray of shape (n_outputs,)
-        What is added to the features times the coefficients.
+        Added to the features times the coefficients.
     solver_ : str
         "cholesky", "dual" (an n x n system) or "cg".
     n_iter_ : int
@@ -170,14 +170,14 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _complete(self) -> None:
         dual, ndim = getattr(self, "dual_coef_", None), self.coef_.ndim
         if (dual is None) == hasattr(self, "X_fit_"):
-            wrong("dual_coef_", "and X_fit_ are not both there")
+            wrong("dual_coef_", "and X_fit_ must be given together")
         if np.ndim(self.intercept_) + 1 != ndim or (dual is not None and dual.ndim != ndim):
-            wrong("coef_", "is not of as many outputs as the other coefficients")
+            wrong("coef_", "has another number of outputs than the other coefficients")
         self._single_output = ndim == 1
         shape = self.coef_.shape if ndim == 2 else (len(self.coef_), 1)
         for name, part in (("_posterior", self._posterior), ("_equations", self._equations)):
             if part is not None and part.shape != shape:
-                wrong(name, f"is of features and outputs {part.shape} instead of {shape}")
+                wrong(name, f"is for (features, outputs) = {part.shape} instead of {shape}")
 
     def __init__(
         self,
@@ -405,7 +405,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             print(f"iteration {iteration}: residual {residual:.2e}", flush=True)
 
     def _converged(self, solution: Solution) -> NDArray[np.float64]:
-        """The solution, with a warning where it is not one."""
+        """The solution, with a warning if it did not converge."""
         self.n_iter_ = solution.iterations
         if solution.residual > self.tol:
             warnings.warn(
@@ -529,7 +529,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         check_is_fitted(self)
         X = self._valid_rows(X)
         if not self._single_output:
-            raise ValueError("risk_bound is for a single output: fit one target at a time")
+            raise ValueError("risk_bound works with a single output: fit one target at a time")
         rows = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], RISK_ROWS)).astype(int)]
         sample = KernelSample(self.features_.kernel_, rows, self.alpha, X.shape[0], self.n_jobs)
         Z = self.features_.transform(rows)
@@ -542,8 +542,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
 
     def _checked_max_iter(self) -> int:
-        check_positive(self.tol, "tol", "it is the residual at which to stop")
-        return check_count(self.max_iter, "max_iter", "it bounds the iterations")
+        check_positive(self.tol, "tol", "it is the residual at which iterations stop")
+        return check_count(self.max_iter, "max_iter", "it is the largest number of iterations")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -552,5 +552,5 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
 
 def unseen_part(kernel: Kernel, X: Any, Z: Any) -> NDArray[np.float64]:
-    """k(x, x) - |z(x)|^2: what a map does not show of its kernel; 0 where it shows too much."""
+    """k(x, x) - |z(x)|^2: the part of the kernel that a map leaves out; at least 0."""
     return np.maximum(0.0, kernel.diag(X).astype(np.float64) - squared_norms(Z))

@@ -48,7 +48,7 @@ class KernelRidgeClassifier(FeatureClassifier):
     features_ : FeatureMap
         The fitted map.
     sharpness_ : float
-        What scores are multiplied by before a softmax makes probabilities of them.
+        Factor of the scores inside the softmax that turns them into probabilities.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -75,7 +75,7 @@ class KernelRidgeClassifier(FeatureClassifier):
     def _complete(self) -> None:
         n_classes = len(self.classes_)
         if self.ridge_.coef_.shape[1:] != (() if n_classes == 2 else (n_classes,)):
-            wrong("ridge_", f"is not one of {n_classes} classes")
+            wrong("ridge_", f"does not have {n_classes} classes")
         self.features_ = self.ridge_.features_
 
     def __init__(

@@ -32,7 +32,7 @@ class KernelSVC(FeatureClassifier):
     class_weight : dict, "balanced" or None
         Weight of the rows of each class; "balanced" gives all classes the same total weight.
     max_iter : int, default 2000
-        Most iterations of liblinear.
+        Maximum number of iterations of liblinear.
     random_state : int, RandomState or None
         For liblinear; the map has its own.
     block_rows : int, default None
@@ -77,7 +77,7 @@ class KernelSVC(FeatureClassifier):
 
     @property
     def _planes(self) -> dict[str, NDArray[Any]]:
-        """Only arrays of scikit-learn's object: it is another one in every version."""
+        """The arrays of scikit-learn's object, which changes from version to version."""
         return {"coef": self.svc_.coef_, "intercept": np.atleast_1d(self.svc_.intercept_)}
 
     def _restore(self, values: dict[str, Any]) -> None:
@@ -145,12 +145,12 @@ class KernelSVC(FeatureClassifier):
         )
 
     def _moderate(self, Z: Any) -> Any:
-        """The features, unless liblinear would never come back from them."""
+        """The features, unless they are so large that liblinear would not terminate."""
         largest = float(abs(Z).max())
         if max(self.C, 1.0) * largest**2 > LARGEST_SQUARE:
             raise ValueError(
-                f"features reach {largest:.3g} at C={self.C:g}, where the solver does not end: "
-                "scale X, or lower gamma, the degree or C"
+                f"features reach {largest:.3g}, too large for liblinear to converge at C={self.C:g}"
+                ": scale X, or lower gamma, the degree or C"
             )
         return Z
 

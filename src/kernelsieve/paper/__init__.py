@@ -1,4 +1,4 @@
-"""How features are sampled; the paper's own algorithms have public names.
+"""The paper's algorithms, as published.
 
 ``RowSampler`` is Algorithms 2 and 3, ``recursive_leverage_sampling`` is Algorithm 1.
 """

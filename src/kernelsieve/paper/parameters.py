@@ -1,4 +1,4 @@
-"""How large the random matrices of Algorithms 2 and 3 are."""
+"""Sizes of the random matrices in Algorithms 2 and 3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BUCKET_ROWS = 256  # of the practical W_r together: they are dense
 
 @dataclass(frozen=True)
 class SamplerParameters:
-    """The sizes in a RowSampler.
+    """Sizes of the random matrices of a RowSampler.
 
     Attributes
     ----------
@@ -57,23 +57,27 @@ class SamplerParameters:
         C3: float = 4.0,
         C4: float = 0.02,
     ) -> SamplerParameters:
-        """The paper's formulas, with the logarithm that its union bounds need.
+        """Compute the sizes by the paper's formulas, with the logarithm that its proofs need.
 
-        Bad events range over all d^q prefixes of paths, for which the printed log n of m' and n'
-        is too little: it is log(max(n, d)^q) here, as it is in d'.
+        The union bounds range over all d^q prefixes of paths, for which the printed log n in m' and
+        n' is too small. Here it is log(max(n, d)^q), as in d'.
 
         Parameters
         ----------
         n, n_features, degree, n_components : int
             Rows, columns, q and s.
-        eps : float
-            Each of the q steps may err by eps / q; the paper has 1/10.
-        C1, C2, C3 : float
-            The constants of d', m' and n'.
-        C4 : float
-            That of the tree's width, q / eps^2 log^3, which the paper leaves to its Lemma.
+        eps : float, default 0.1
+            Each of the q steps may have a relative error of eps / q; the paper has 1/10.
+        C1, C2, C3 : float, default 5, 2 and 4
+            Constants of d', m' and n'.
+        C4 : float, default 0.02
+            Constant of the tree's width, q / eps^2 log^3, which the paper leaves to its Lemma.
+
+        Returns
+        -------
+        SamplerParameters
         """
-        check_positive(eps, "eps", "it is divided by the degree for each step")
+        check_positive(eps, "eps", "each of the q steps gets eps / q")
         q = max(1, degree)
         log, steps = q * log2(max(16, n, n_features)), (q / (10.0 * eps)) ** 2
         sketch_size = ceil(C2 * steps * log)
@@ -87,12 +91,23 @@ class SamplerParameters:
 
     @classmethod
     def practical(cls, n_features: int, degree: int) -> SamplerParameters:
-        """Small sizes, chosen by measurement.
+        """Choose small sizes that work well in practice.
 
-        Any sizes give unbiased features, as long as the sketch sends none to zero; small ones give
+        Any sizes give unbiased features, as long as the sketch sends none to zero; small sizes give
         more variance. The sketch may be small at every degree. The buckets may not: every step uses
-        the same G_r, so their errors multiply, and n' must grow with q^2. Then they only pay where
-        there are many more coordinates than q^2.
+        the same G_r, so their errors multiply, and n' must grow with q^2. So buckets only pay off
+        if there are many more coordinates than q^2.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns.
+        degree : int
+            Degree q of the Taylor series.
+
+        Returns
+        -------
+        SamplerParameters
         """
         bucket_rows = 4 * max(1, degree) ** 2
         # One pass over the rows of all W_r should cost no more than one inside a bucket.
@@ -107,7 +122,23 @@ class SamplerParameters:
 
 
 def sample_size(mu: float, eps: float, n: int, C: float = 4.0) -> int:
-    """Alg. 1 line 1: s = C mu / eps^2 log_2 n. The proof's constants give C = 64."""
+    """Number of features that Algorithm 1 asks for: s = C mu / eps^2 log_2 n (line 1).
+
+    Parameters
+    ----------
+    mu : float
+        Bound on the statistical dimension.
+    eps : float
+        The spectral error to aim at.
+    n : int
+        Number of rows.
+    C : float, default 4
+        The proof's constants give 64.
+
+    Returns
+    -------
+    int
+    """
     for name, value in (("mu", mu), ("eps", eps), ("C", C)):
         check_positive(value, name, "the sample size is C mu / eps^2 log_2 n")
     return ceil(C * mu / eps**2 * log2(max(2, n)))

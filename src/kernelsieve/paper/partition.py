@@ -19,7 +19,7 @@ Inside = tuple[NDArray[np.int64], NDArray[np.float64]]  # rising coordinates, an
 
 
 class Partition:
-    """Coordinates in buckets; what a bucket holds is estimated before one looks inside.
+    """Coordinates in random buckets, with sketches that estimate the mass of each bucket.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _transposed(points: Any) -> Any:
 
 
 def _filled(lines: Any, first: int, last: int) -> NDArray[np.int64]:
-    """The lines from ``first`` to ``last`` that hold anything; all of them where none does.
+    """The nonempty lines from ``first`` to ``last``; all of them if every line is empty.
 
     Few points leave most lines of sparse data empty, and these have no mass.
     """

@@ -24,7 +24,7 @@ from kernelsieve.sources.summaries import squared_norms
 
 @dataclass(frozen=True)
 class RecursiveSample:
-    """What Algorithm 1 returns.
+    """The result of Algorithm 1.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class RecursiveSample:
 def halvings(trace: float, lambda_: float, eps: float) -> list[float]:
     """lambda_0 .. lambda_(T-1), which the T rounds use: |Phi|_F^2 / eps, halved.
 
-    Lines 3, 4 and 7 with two slips mended. There is at least one round. And lambda_T, for which the
-    last round samples, is max(lambda_(T-1) / 2, lambda): the printed one falls below lambda, where
-    s may be too small. No round uses lambda_T itself.
+    Lines 3, 4 and 7 with two slips corrected. There is at least one round. And lambda_T, for which
+    the last round samples, is max(lambda_(T-1) / 2, lambda): the printed one falls below lambda,
+    where s may be too small. No round uses lambda_T itself.
 
     Examples
     --------
@@ -81,16 +81,24 @@ def recursive_leverage_sampling(
     lambda_ : float
         The ridge; the paper's lambda.
     n_components : int
-        s, draws of every round; ``sample_size`` has the paper's formula.
+        Number s of draws in every round; ``sample_size`` has the paper's formula.
     eps : float, default 1/3
         The spectral error to aim at; the proof needs at most 1/3.
-    parameters : SamplerParameters, default the practical ones
-    frame : Frame, default the series' own
-        How rows become points.
-    random_state : int, RandomState, Generator or None
-    n_jobs : int, default all cores
-    verbose : int
-        A progress bar over the rounds when not 0.
+    parameters : SamplerParameters, optional
+        Sizes of the random matrices; None takes the practical ones.
+    frame : Frame, optional
+        Turns rows into points; None takes the frame of the series.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
+    verbose : int, default 0
+        1 shows a progress bar over the rounds.
+
+    Returns
+    -------
+    RecursiveSample
+        The last round's draws and their features.
 
     Examples
     --------

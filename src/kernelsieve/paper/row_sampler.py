@@ -27,7 +27,7 @@ LARGEST_LIST = 10**6  # index tuples that ``distribution`` is willing to list
 
 @dataclass(frozen=True)
 class RowSample:
-    """Index tuples with the probability of one draw to be each of them.
+    """Drawn index tuples, with the probability that one draw gives each of them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class RowSample:
         ]
 
     def features(self) -> tuple[Multisets, NDArray[np.float64]]:
-        """The rows of S as distinct multisets, and what their features are to be multiplied by.
+        """The rows of S as distinct multisets, and the weights of their features.
 
         All arrangements of a multiset are one column of Z, and so are repeated draws: the squares
         1 / (s p) add up. phi of a multiset is sqrt(multiplicity) times that of a tuple.
@@ -83,22 +83,26 @@ class RowSampler:
     Parameters
     ----------
     points : {ndarray, CSR} of shape (n, d)
-        x', as the series (or a frame) makes them.
+        The points x' that the series, or a frame, makes of the rows.
     series : Series
         The kernel's Taylor series.
     Z : ndarray of shape (n, m) or None
         B^T; None for B = 0, which is the paper's "row norm".
     lambda_ : float
+        The ridge.
     parameters : SamplerParameters
-    random_state : int, RandomState, Generator or None
-    root : callable
-        How M is made: ``inverse_root_vectors`` or ``explicit_inverse_root_vectors``.
-    n_jobs : int, default all cores
+        Sizes of the random matrices.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of the random matrices.
+    root : callable, default ``inverse_root_vectors``
+        The function that makes M; ``explicit_inverse_root_vectors`` is the alternative.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
 
     Attributes
     ----------
     paths : PathSampler
-        With the column distribution p_j and the degree distributions y_a.
+        Draws the tuples; holds the column distribution p_j and the degree distributions y_a.
 
     Examples
     --------
@@ -134,14 +138,37 @@ class RowSampler:
         self.paths = path_sampler(points, series, M, parameters, seed, n_jobs)  # lines 3 to 13
 
     def draw(self, size: int, random_state: Any = None) -> RowSample:
-        """``size`` independent draws (lines 7 and 12 to 35); none where Phi is zero."""
+        """Draw index tuples independently (lines 7 and 12 to 35).
+
+        Parameters
+        ----------
+        size : int
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draws.
+
+        Returns
+        -------
+        RowSample
+            With ``size`` tuples; with none if Phi is zero.
+        """
         check_count(size, "size", "it is the number of draws")
         rng = stream(root_seed(random_state), "paths")
         draws = self.paths.draw_with_beta(0 if self.paths.is_empty else size, rng)
         return RowSample(draws.degrees, draws.paths, draws.probabilities)
 
     def distribution(self) -> RowSample:
-        """Every index tuple with its probability, where they can be listed."""
+        """List every index tuple with its probability.
+
+        Returns
+        -------
+        RowSample
+
+        Raises
+        ------
+        ValueError
+            If there are more than 1,000,000 tuples.
+        """
         count = sum(self.n_features**w for w in range(self.degree + 1))
         if count > LARGEST_LIST:
             raise ValueError(
@@ -195,7 +222,7 @@ def unit_vectors(points: Any) -> Any:
 
 
 def relative_lengths(log_lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divided by the largest: |x'|^q overflows, and distributions only see ratios."""
+    """Lengths divided by the largest one: powers overflow, and only ratios matter."""
     largest = log_lengths.max(initial=-np.inf)
     return np.exp(log_lengths - (largest if np.isfinite(largest) else 0.0))
 
@@ -214,5 +241,5 @@ def sketched_powers(
         units.shape[1], parameters.sketch_size, degree, width=parameters.tree_width
     )
     P = distribution.sample(rng).apply_all(units, n_jobs=n_jobs)
-    # Only norms of combinations of the points' sketches count: n coordinates are enough.
+    # Only norms of combinations of the points' sketches matter: n coordinates are enough.
     return P if P.shape[2] <= P.shape[1] else np.stack([shortened(P_j.T).T for P_j in P])

@@ -90,7 +90,7 @@ def save(
     try:
         text, arrays = _packed(estimator, {} if about is None else about, variance)
     except RecursionError:
-        raise ModelFileError("about or the model is nested too deeply for a file") from None
+        raise ModelFileError("the model, or about, is nested too deeply for a model file") from None
     with replacing(path) as file:
         _container.write(file, text, arrays)
 

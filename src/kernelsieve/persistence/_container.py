@@ -156,12 +156,12 @@ def _check_prefix(prefix: bytes, size: int) -> int:
     _, version, header_size, expected = PREFIX.unpack(prefix)
     if version > FORMAT:
         raise ModelFileError(
-            f"was written by format {version}, and this version reads format {FORMAT}: "
+            f"has format version {version}, but this kernelsieve reads version {FORMAT}: "
             "pip install -U kernelsieve"
         )
     if version < FORMAT:
         raise ModelFileError(
-            f"was written by format {version}, which this version no longer reads: fit the model "
+            f"has format version {version}, which this kernelsieve no longer reads: fit the model "
             "again and save it"
         )
     if size < expected:

@@ -204,7 +204,7 @@ class Reader:
             return _csr(self._fields(node["csr"], where, level), where)
         if kind == "float" and node["float"] in list(NOT_FINITE):
             return NOT_FINITE[node["float"]]
-        wrong(where, f"is not a value: {shortened(node)}")
+        wrong(where, f"holds no valid value: {shortened(node)}")
 
     def _array(self, number: Any, where: str) -> NDArray[Any]:
         if type(number) is not int or not 0 <= number < len(self._arrays):
@@ -247,7 +247,7 @@ class Reader:
             wrong(where, "is not valid UTF-8")
         lengths = both[1].tolist()
         if sum(lengths) != len(text):
-            wrong(where, "has strings of other lengths")
+            wrong(where, "has strings whose lengths do not match")
         ends = itertools.accumulate(lengths)
         names = np.empty(len(lengths), dtype=object)
         names[:] = [text[end - n : end] for end, n in zip(ends, lengths, strict=True)]

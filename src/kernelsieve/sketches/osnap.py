@@ -52,7 +52,18 @@ class OSNAP:
             )
 
     def sample(self, random_state: Any = None) -> SampledOSNAP:
-        """Draw a matrix of this distribution."""
+        """Draw a sketch of this distribution.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draw; None draws a new one.
+
+        Returns
+        -------
+        SampledOSNAP
+            Its ``apply(X)`` sketches rows.
+        """
         rng = stream(root_seed(random_state), "osnap")
         edges = np.linspace(0, self.size, self.sparsity + 1).astype(np.int64)
         shape = (self.n_features, self.sparsity)

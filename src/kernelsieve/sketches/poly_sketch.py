@@ -33,13 +33,14 @@ class PolySketch:
     Parameters
     ----------
     n_features, degree : int
+        Number of columns of the rows, and of factors of the tensor product.
     size : int or None
         Rows of the Gaussian G; None leaves the tree S^q as it is.
     width : int, optional
         Coordinates of every node of the tree, made a power of two; by default four times ``size``.
         The paper asks for order q / eps^2 log^3(1/delta).
     sparsity : int, default 4
-        Of the leaves.
+        Buckets for each coordinate in the leaves, which are OSNAPs.
 
     Examples
     --------
@@ -76,7 +77,18 @@ class PolySketch:
         return min(self.sparsity, self._tree_width)
 
     def sample(self, random_state: Any = None) -> SampledPolySketch:
-        """Draw a matrix of this distribution."""
+        """Draw a sketch of this distribution.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draw; None draws a new one.
+
+        Returns
+        -------
+        SampledPolySketch
+            Its ``apply(X)`` sketches rows.
+        """
         seed, width = root_seed(random_state), self._tree_width
         leaf, node = (
             OSNAP(self.n_features, width, self._leaf_sparsity),
@@ -182,6 +194,8 @@ class SampledPolySketch(TensorPowerSketch):
         Parameters
         ----------
         X : {array-like, CSR} of shape (n, n_features)
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
 
         Returns
         -------

@@ -44,7 +44,18 @@ class SRHT:
         check_count(self.size, "size", "it is the number of coordinates that are kept")
 
     def sample(self, random_state: Any = None) -> SampledSRHT:
-        """Draw a matrix of this distribution."""
+        """Draw a sketch of this distribution.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draw; None draws a new one.
+
+        Returns
+        -------
+        SampledSRHT
+            Its ``apply(X)`` sketches rows.
+        """
         rng = stream(root_seed(random_state), "srht")
         signs = random_signs(self.n_features, rng)
         padded = power_of_two(self.n_features)

@@ -61,7 +61,18 @@ class TensorSketch:
                 raise ValueError(f"{name}={value!r} is not a finite number")
 
     def sample(self, random_state: Any = None) -> SampledTensorSketch:
-        """Draw a matrix of this distribution."""
+        """Draw a sketch of this distribution.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draw; None draws a new one.
+
+        Returns
+        -------
+        SampledTensorSketch
+            Its ``apply(X)`` sketches rows.
+        """
         seed = root_seed(random_state)
         factor = OSNAP(self.n_features + (self.constant != 0.0), self.size)
         leaves = [factor.sample(stream(seed, "factor", k)) for k in range(self.degree)]

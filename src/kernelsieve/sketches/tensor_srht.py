@@ -45,7 +45,18 @@ class TensorSRHT:
         check_count(self.size, "size", "it is the number of products that are kept")
 
     def sample(self, random_state: Any = None) -> SampledTensorSRHT:
-        """Draw a matrix of this distribution."""
+        """Draw a sketch of this distribution.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None, default None
+            Seed of the draw; None draws a new one.
+
+        Returns
+        -------
+        SampledTensorSRHT
+            Its ``apply(X, Y)`` sketches pairs of rows.
+        """
         rng = stream(root_seed(random_state), "tensor srht")
         signs = random_signs(self.n_left, rng), random_signs(self.n_right, rng)
         places = [
@@ -73,7 +84,19 @@ class SampledTensorSRHT:
     right_places: NDArray[np.int64]
 
     def apply(self, X: Any, Y: Any, *, n_jobs: int | None = None) -> NDArray[Any]:
-        """The sketch of x (x) y for corresponding rows of X and Y."""
+        """Sketch x (x) y for corresponding rows of X and Y.
+
+        Parameters
+        ----------
+        X : {array-like, CSR} of shape (n, n_left)
+        Y : {array-like, CSR} of shape (n, n_right)
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
+
+        Returns
+        -------
+        ndarray of shape (n, size)
+        """
         X, Y = check_points(X), check_points(Y, "Y")
         wanted = (len(self.left_signs), len(self.right_signs))
         if (X.shape[1], Y.shape[1]) != wanted or X.shape[0] != Y.shape[0]:

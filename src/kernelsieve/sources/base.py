@@ -149,17 +149,53 @@ class Source(ABC):
 
     @abstractmethod
     def parts(self, size: int) -> Iterator[Block]:
-        """Iterate over all rows in blocks of ``size``; the last one may be shorter."""
+        """Iterate over all rows in blocks.
+
+        Parameters
+        ----------
+        size : int
+            Number of rows in a block; the last block may be shorter.
+
+        Yields
+        ------
+        Block
+        """
 
     @abstractmethod
     def take(self, rows: NDArray[np.int64]) -> Block:
-        """Read rows into memory, given their numbers in ascending order."""
+        """Read some rows into memory.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Their numbers, in ascending order.
+
+        Returns
+        -------
+        Block
+        """
 
     def expect(self, rows: NDArray[np.int64]) -> None:  # noqa: B027 (most have nothing to do)
-        """Announce rows that will be taken, so that the next pass can collect them."""
+        """Announce rows that will be taken, so that the next pass can collect them.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Their numbers, in ascending order.
+        """
 
     def head(self, count: int) -> Block:
-        """Read the first ``count`` rows into memory."""
+        """Read the first rows into memory.
+
+        Parameters
+        ----------
+        count : int
+            Number of rows; all of them if there are fewer.
+
+        Returns
+        -------
+        Block
+        """
         return self.take(np.arange(min(count, self.shape[0])))
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Any:
@@ -168,7 +204,22 @@ class Source(ABC):
     def map(
         self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
     ) -> Iterator[Any]:
-        """Iterate over ``function(block)`` for all blocks, in order."""
+        """Apply a function to all blocks.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a `Block`. It runs where the blocks are, so it must not hold the source.
+        size : int, default 4096
+            Number of rows in a block; the last block may be shorter.
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
+
+        Yields
+        ------
+        object
+            The results, in the order of the rows.
+        """
         return ordered_map(function, self.parts(size), n_jobs)
 
     def reduce(
@@ -179,14 +230,48 @@ class Source(ABC):
         description: str = "Rows",
         verbose: int = 0,
     ) -> Any:
-        """Sum ``function(block)`` over all blocks with ``+=``."""
+        """Sum a function over all blocks, with ``+=``.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a `Block`. It runs where the blocks are, so it must not hold the source.
+        size : int, default 4096
+            Number of rows in a block; the last block may be shorter.
+        n_jobs : int, optional
+            Number of threads; None uses all cores.
+        description : str
+            What a progress bar is called.
+        verbose : int, default 0
+            1 shows a progress bar.
+
+        Returns
+        -------
+        object
+            The sum; its bits do not depend on the number of threads.
+        """
         if not verbose:
             return added(self.map(function, size, n_jobs))
         counted = self.map(lambda block: (len(block), function(block)), size, n_jobs)
         return added(track_rows(counted, self.shape[0], description, verbose))
 
     def in_memory(self, who: str) -> Any:
-        """Return all rows as one matrix if they are in memory; ``who`` is named in the error."""
+        """Return all rows as one matrix, if they are in memory.
+
+        Parameters
+        ----------
+        who : str
+            What needs them, for the error message.
+
+        Returns
+        -------
+        {ndarray, CSR} of shape (n, d)
+
+        Raises
+        ------
+        ValueError
+            If the rows come block by block.
+        """
         raise ValueError(
             f"{who} looks at all rows at once, but a {type(self).__name__} yields them block by "
             "block: pass an array, or use a method that streams (AdaptiveFeatures and "
@@ -240,7 +325,19 @@ class Source(ABC):
                 file.write(np.ascontiguousarray(X).data)
 
     def with_targets(self, y: Any, weights: Any = None) -> Source:
-        """Return the same rows with these targets and weights, which are in memory or mapped."""
+        """Return the same rows with other targets and weights.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, n_outputs), or None
+            Targets, in memory or memory-mapped; None keeps those of this source.
+        weights : array-like of shape (n,), optional
+            Sample weights; None keeps those of this source.
+
+        Returns
+        -------
+        Source
+        """
         n_rows = self.shape[0]
         for values, name in ((y, "y"), (weights, "sample_weight")):
             if values is not None and len(values) != n_rows:
@@ -319,7 +416,17 @@ class Fetching(Source):
 
     @abstractmethod
     def fetch(self, rows: NDArray[np.int64]) -> Block:
-        """Read rows into memory, given their numbers in ascending order."""
+        """Read some rows into memory: ``take`` calls it for rows that it does not hold yet.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Their numbers, in ascending order.
+
+        Returns
+        -------
+        Block
+        """
 
     def expect(self, rows: NDArray[np.int64]) -> None:
         if not self._has(rows):
@@ -335,7 +442,15 @@ class Fetching(Source):
         return self._taken[1].take(np.searchsorted(self._taken[0], rows))
 
     def keep(self, rows: NDArray[np.int64], block: Block) -> None:
-        """Keep rows that were expected, for later calls of ``take``."""
+        """Keep rows that were expected, for later calls of ``take``.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Their numbers, in ascending order.
+        block : Block
+            The rows.
+        """
         self._taken, self._expected = (rows, block), np.empty(0, dtype=np.int64)
 
     def _has(self, rows: NDArray[np.int64]) -> bool:

@@ -30,7 +30,14 @@ class StreamSource(Fetching):
         self._checked = False
 
     @abstractmethod
-    def raw_blocks(self) -> Iterator[tuple[Any, Any]]: ...
+    def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the blocks as they are stored; every pass must yield the same rows.
+
+        Yields
+        ------
+        X : {array-like, CSR} of shape (m, d)
+        y : array-like of shape (m,) or (m, n_outputs), or None
+        """
 
     @property
     def shape(self) -> tuple[int, int]:
