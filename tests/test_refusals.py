@@ -160,7 +160,7 @@ def test_models_and_their_sources() -> None:
     with pytest.raises(ValueError, match="sample_weight must be finite and >= 0"):
         ks.KernelRidge(ks.FourierFeatures(4)).fit(BlockSource([X]), y, -np.ones(40))
     both = ks.KernelRidge(ks.FourierFeatures(4, random_state=0)).fit(X, np.stack([y, -y], axis=1))
-    with pytest.raises(ValueError, match="risk_bound is for a single output"):
+    with pytest.raises(ValueError, match="risk_bound works with a single output"):
         both.risk_bound(X)
     with pytest.raises(ValueError, match="KernelCCA requires y to be passed"):
         ks.KernelCCA(1, ks.FourierFeatures(4)).fit(X, None)

@@ -18,8 +18,7 @@ from scipy import stats
 from support.drawing import DRAWS, LEVEL, Index, assert_drawn_from, multisets_of
 from support.limits import time_limit
 
-from kernelsieve._native.hashing import coordinate_words
-from kernelsieve._random import keyed_rows, row_hashes
+from kernelsieve._random import coordinate_words, keyed_rows, row_hashes
 from kernelsieve.engine.draws import (
     RowNormProposal,
     draw_distinct,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from kernelsieve._native.hashing import hash_numbers, rows_below
+BLOCK = 2**15  # rows that are hashed at once: they stay in the cache
 
 
 def root_seed(random_state: Any) -> int:
@@ -45,6 +45,24 @@ def stream(seed: int, *keys: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=spawn_key)))
 
 
+def splitmix64(numbers: NDArray[np.uint64], word: np.uint64) -> NDArray[np.uint64]:
+    """Hash numbers to 64 bits; another word gives independent hashes."""
+    z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + word
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def coordinate_words(count: int) -> NDArray[np.uint64]:
+    """A fixed 64-bit word for each of the coordinates 0, 1, ..."""
+    return splitmix64(np.arange(count, dtype=np.uint64), np.uint64(0))
+
+
+def row_hashes(rows: NDArray[Any], seed: int, key: str) -> NDArray[np.uint64]:
+    """Hash row numbers to 64 bits, independently for each seed and key."""
+    return splitmix64(rows.astype(np.uint64), np.uint64(key_word(f"{key}/{seed}")))
+
+
 def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> NDArray[np.int64]:
     """Draw ``size`` rows without replacement: those with the smallest keyed hashes.
 
@@ -56,22 +74,24 @@ def keyed_rows(n_rows: int, size: int, seed: int, key: str, skip: int = 0) -> ND
         return np.arange(n_rows)
     skip = min(skip, n_rows - size)
     count = skip + size
-    word = np.uint64(key_word(f"{key}/{seed}"))
     share = (count + 8.0 * np.sqrt(count) + 16.0) / n_rows  # rarely too small
     while True:
         bound = np.uint64(2**64 - 1) if share >= 1.0 else np.uint64(share * 2.0**64)
-        places = min(n_rows, int(1.1 * share * n_rows) + 64)
-        rows, hashes = np.empty(places, dtype=np.int64), np.empty(places, dtype=np.uint64)
-        found = rows_below(n_rows, word, bound, rows, hashes)
-        if count <= found <= places:
-            break
-        share *= 1.5 if found < count else 0.9
-    smallest = np.argsort(hashes[:found])[skip:count]
-    return np.sort(rows[smallest])
+        rows, hashes = _rows_below(n_rows, seed, key, bound)
+        if len(rows) >= count:
+            return np.sort(rows[np.argsort(hashes)[skip:count]])
+        share *= 1.5
 
 
-def row_hashes(rows: NDArray[np.uint64], seed: int, key: str) -> NDArray[np.uint64]:
-    """Hash row numbers to 64 bits, independently for each seed and key."""
-    hashes = np.empty(len(rows), dtype=np.uint64)
-    hash_numbers(rows, np.uint64(key_word(f"{key}/{seed}")), hashes)
-    return hashes
+def _rows_below(
+    n_rows: int, seed: int, key: str, bound: np.uint64
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The rows whose hash is at most ``bound``, and their hashes; a block at a time."""
+    found = []
+    for start in range(0, n_rows, BLOCK):
+        rows = np.arange(start, min(start + BLOCK, n_rows))
+        hashes = row_hashes(rows, seed, key)
+        low = hashes <= bound
+        found.append((rows[low], hashes[low]))
+    rows, hashes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rows, hashes

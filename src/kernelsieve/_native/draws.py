@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve._native._options import native
-from kernelsieve._native.hashing import coordinate_word
 
 
 @native
@@ -84,6 +83,7 @@ def draw_monomials(
     indices,
     indptr,
     scale,
+    words,
     running,
     rows,
     log_radius,
@@ -100,8 +100,9 @@ def draw_monomials(
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
     Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d). ``data``
-    times ``scale`` are the points. ``running`` are the running sums of the squares of the last row,
-    where it is too long to be gone through for every draw; else empty.
+    times ``scale`` are the points, ``words`` those of the coordinates. ``running`` are the running
+    sums of the squares of the last row, where it is too long to be gone through for every draw;
+    else empty.
     ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
     atoms needed so far is returned negated, and the caller tries again with larger ones.
     """
@@ -133,7 +134,7 @@ def draw_monomials(
         word = np.uint64(0)
         for b in range(degree):
             column = columns[drawn[b]]
-            word += coordinate_word(column)
+            word += words[column]
             if b > 0 and drawn[b] == drawn[b - 1]:
                 orders[atoms - 1] += 1
             else:

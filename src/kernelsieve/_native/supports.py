@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve._native._options import native
-from kernelsieve._native.hashing import coordinate_word
 
 
 @native
@@ -23,11 +22,11 @@ def next_multiset(positions, degree, width):
 
 
 @native
-def list_nonzero(indptr, indices, wanted, limit, table, ends, coordinates, orders):
+def list_nonzero(indptr, indices, words, wanted, limit, table, ends, coordinates, orders):
     """Multisets of the wanted degrees over the columns of single rows; -1 if more than ``limit``.
 
-    wanted[w] says whether degree w counts; degree 0 is the caller's. ``table`` is a hash set in
-    which 0 is free.
+    ``words`` are those of the coordinates. wanted[w] says whether degree w counts; degree 0 is the
+    caller's. ``table`` is a hash set in which 0 is free.
     """
     mask = np.uint64(len(table) - 1)
     positions = np.empty(len(wanted), dtype=np.int64)
@@ -45,7 +44,7 @@ def list_nonzero(indptr, indices, wanted, limit, table, ends, coordinates, order
             while going:
                 word = np.uint64(0)
                 for b in range(degree):
-                    word += coordinate_word(indices[start + positions[b]])
+                    word += words[indices[start + positions[b]]]
                 place = (word ^ (word >> np.uint64(32))) & mask
                 while table[place] != 0 and table[place] != word:
                     place = (place + np.uint64(1)) & mask

@@ -27,9 +27,8 @@ from kernelsieve._native.draws import (
     keep_new,
     normalise_orders,
 )
-from kernelsieve._native.hashing import coordinate_words
 from kernelsieve._parallel import ordered_row_blocks
-from kernelsieve._random import stream
+from kernelsieve._random import coordinate_words, stream
 from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.kernels.base import Series
 from kernelsieve.products.frame import Frame, ProductFrame
@@ -189,6 +188,7 @@ class RowNormProposal:
         self.series, self.rows, self.lowest = series, rows, lowest
         self.spread = spread
         self._store(rows, frame)
+        self._words = coordinate_words(rows.shape[1] if sp.issparse(rows) else len(self._indices))
         squared = self._squared_radius(frame)
         with np.errstate(divide="ignore"):
             self.log_radius = np.log(squared)
@@ -258,6 +258,7 @@ class RowNormProposal:
             self._indices,
             self._indptr,
             self._scale,
+            self._words,
             self._running,
             rows,
             self.log_radius,

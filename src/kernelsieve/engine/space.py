@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native.supports import list_nonzero
-from kernelsieve._random import keyed_rows
+from kernelsieve._random import coordinate_words, keyed_rows
 from kernelsieve.engine.draws import (
     RowNormProposal,
     TableProposal,
@@ -277,7 +277,15 @@ class MonomialSpace(Space):
         coordinates = np.empty(limit * len(wanted), dtype=np.int64)
         orders = np.empty_like(coordinates)
         found = list_nonzero(
-            self.rows.indptr, self.rows.indices, wanted, limit, table, ends, coordinates, orders
+            self.rows.indptr,
+            self.rows.indices,
+            coordinate_words(self.rows.shape[1]),
+            wanted,
+            limit,
+            table,
+            ends,
+            coordinates,
+            orders,
         )
         if found < 0:
             return None

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.hashing import coordinate_words
+from kernelsieve._random import coordinate_words
 from kernelsieve._state import INT64, Persistent, array, wrong
 from kernelsieve._validation import check_memory
 
