@@ -20,16 +20,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelsieve import AdaptiveFeatures, KernelRidge, explain
-from kernelsieve.plots import plot_importances
 
 wine = load_wine(as_frame=True).data
 y = wine.pop("color_intensity")
 
 # %%
-# ``rotate=False`` and ``basis="monomial"`` keep the features readable: products of the scaled
-# columns themselves.
+# ``rotate=False`` keeps the features readable: products of functions of the columns themselves.
 
-features = AdaptiveFeatures(200, gamma=0.01, rotate=False, basis="monomial", random_state=0)
+features = AdaptiveFeatures(200, gamma=0.01, rotate=False, random_state=0)
 kernel = make_pipeline(StandardScaler(), KernelRidge(features, alpha=0.03))
 linear = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 3, 20)))
 
@@ -40,11 +38,11 @@ held_out = {
 }
 
 # %%
-# What does the model rest on? An importance is how much a feature moves the predictions: its
-# coefficient times its standard deviation.
+# What does the model rest on? It is a sum of effects of single columns, of pairs and so on; a share
+# is the part of its variance that an effect has.
 
 kernel.fit(wine, y)
-found = explain(kernel[-1], kernel[0].transform(wine), wine.columns)
+found = explain(kernel)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
 for (name, predicted), marker, colour in zip(
@@ -61,16 +59,23 @@ left.set(
     ylim=(0, 14),
 )
 left.legend(loc="upper left", frameon=False)
-plot_importances(found, top=12, ax=right)
-right.set_title("The products that matter most")
+found.plot_shares(top=12, ax=right)
+right.set_title("What moves the predictions")
 plt.show()
 
 # %%
-# The picture on the left: both models miss the darkest wines, the linear one by more. On the
-# right: blue products make a wine darker, red ones lighter. Most of what matters beyond the single
-# columns are products of two of them. With 178 wines the order of the smaller bars is not to be
-# trusted: another seed or fold changes it.
+# The picture on the left: both models miss the darkest wines, the linear one by more. On the right:
+# what single columns do (blue) and what pairs do together (red). With 178 wines the order of the
+# smaller bars is not to be trusted: another seed or fold changes it.
 #
-# The names leave something out, which ``found.note`` says:
+# The curves, in the units of the columns; bands are two posterior standard deviations:
 
-print(found.note)
+figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.2), layout="constrained")
+for part, ax in zip(found.effects, axes, strict=False):
+    found.plot_effect(*part.columns, ax=ax)
+plt.show()
+
+# %%
+# All of it in words:
+
+print(found)

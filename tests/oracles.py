@@ -498,3 +498,58 @@ def column_kernel(family: str, u: float, v: float, rate: float = 1.0) -> float:
     if family == "matern52":
         return (1.0 + math.sqrt(5.0) * t + 5.0 / 3.0 * t * t) * math.exp(-math.sqrt(5.0) * t)
     raise ValueError(family)
+
+
+# --- what a model says ---------------------------------------------------------------------------
+
+
+def marginal_means(
+    predict: Callable[[Array], Array], columns: Sequence[tuple[Array, Array]], x: Array
+) -> dict[Index, float]:
+    """v(S) = E f(x_S, X_rest) for all subsets S, with independent columns of (values, weights)."""
+    d = len(columns)
+    found = {}
+    for chosen in itertools.chain.from_iterable(
+        itertools.combinations(range(d), k) for k in range(d + 1)
+    ):
+        choices = [
+            [(x[i], 1.0)] if i in chosen else list(zip(*columns[i], strict=True)) for i in range(d)
+        ]
+        combined = list(itertools.product(*choices))
+        rows = np.array([[value for value, _ in row] for row in combined])
+        weights = np.array([math.prod(weight for _, weight in row) for row in combined])
+        found[chosen] = float(weights @ predict(rows))
+    return found
+
+
+def anova_parts(means: dict[Index, float]) -> dict[Index, float]:
+    """f_S(x) = sum over T in S of (-1)^(|S| - |T|) v(T)."""
+    return {
+        S: math.fsum(
+            (-1) ** (len(S) - len(T)) * value for T, value in means.items() if set(T) <= set(S)
+        )
+        for S in means
+    }
+
+
+def shapley_by_subsets(means: dict[Index, float], d: int) -> Array:
+    """Shapley's formula, over all subsets without i."""
+    phi = np.zeros(d)
+    for i in range(d):
+        for S, value in means.items():
+            if i not in S:
+                with_i = means[tuple(sorted((*S, i)))]
+                weight = math.factorial(len(S)) * math.factorial(d - len(S) - 1)
+                phi[i] += weight / math.factorial(d) * (with_i - value)
+    return phi
+
+
+def shapley_interaction_by_subsets(means: dict[Index, float], d: int, i: int, j: int) -> float:
+    """The Shapley interaction index of a pair, over all subsets without both."""
+    total = 0.0
+    for S, value in means.items():
+        if i not in S and j not in S:
+            both, one, other = (means[tuple(sorted((*S, *more)))] for more in ((i, j), (i,), (j,)))
+            weight = math.factorial(len(S)) * math.factorial(d - len(S) - 2)
+            total += weight / math.factorial(d - 1) * (both - one - other + value)
+    return total

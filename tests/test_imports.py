@@ -43,6 +43,7 @@ MAY_USE: dict[str, set[str]] = {
     "tables": ESTIMATORS | {"tuning", "models"},
     "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "plots": ESTIMATORS | {"models"},
+    "explanation": ESTIMATORS | {"tuning", "models", "tables", "plots"},
     "datasets": {*HELPERS, "tables"},
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,
@@ -61,7 +62,17 @@ USED_BY = {
 }
 
 # Imported inside functions only: each of them is optional or slow to import.
-LAZY = {"matplotlib", "dask", "distributed", "pandas", "polars", "pooch", "pyarrow", "skops"}
+LAZY = {
+    "matplotlib",
+    "dask",
+    "distributed",
+    "pandas",
+    "polars",
+    "pooch",
+    "pyarrow",
+    "shap",
+    "skops",
+}
 
 
 def violations(source: Path) -> list[str]:

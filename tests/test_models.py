@@ -34,7 +34,6 @@ from kernelsieve import (
     KernelRidgeCV,
     KernelSVC,
     RowNormFeatures,
-    explain,
 )
 from kernelsieve.kernels import Gaussian, Polynomial
 from kernelsieve.linalg import normal_equations
@@ -401,18 +400,6 @@ def test_the_second_view_keeps_its_columns():
             model.transform_y(X[:, :width])
 
 
-def test_explanation_finds_the_product():
-    X, _ = regression(400)
-    y = 2.0 * X[:, 1] * X[:, 3]
-    model = KernelRidge(ALL, alpha=1e-3).fit(X, y)
-    explanation = explain(model, X)
-    assert explanation.names[0] == "x1 x3"
-    assert "scaled columns" in str(explanation)
-    assert str(explanation).splitlines()[1].startswith("x1 x3")
-    with pytest.raises(TypeError, match="use AdaptiveFeatures"):
-        explain(KernelRidge(FOURIER).fit(X, y), X)
-
-
 def test_columns_of_wild_scales_are_named():
     pandas = pytest.importorskip("pandas")
     X, y = regression()
@@ -519,15 +506,6 @@ def test_too_many_features_for_a_cholesky_factor(monkeypatch, model):
     X, y = regression(80)
     with pytest.raises(ValueError, match=r"60 features are too many .*at most 50.*KernelSVC"):
         clone(model).fit(X, y > 0)
-
-
-def test_explain_of_several_outputs_ranks_by_all_of_them() -> None:
-    X = np.random.default_rng(0).normal(size=(300, 4))
-    y = np.column_stack([X[:, 1] * X[:, 3], 3.0 * X[:, 0]])
-    features = RowNormFeatures(15, kernel="poly", degree=2, rotate=False, random_state=0)
-    found = explain(KernelRidge(features, alpha=1e-3).fit(X, y), X)
-    assert set(found.names[:2]) == {"x0", "x1 x3"}
-    assert np.all(np.diff(found.importances) <= 0)
 
 
 # --- fitted state, not parameters ----------------------------------------------------------------

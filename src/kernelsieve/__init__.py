@@ -27,13 +27,14 @@ _HOMES = {
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
     "TableModel": "kernelsieve.tables",
-    "explain": "kernelsieve.models",
+    "explain": "kernelsieve.explanation",
     "load": "kernelsieve.persistence",
     "save": "kernelsieve.persistence",
 }
 _MODULES = (
     "datasets",
     "diagnostics",
+    "explanation",
     "features",
     "kernels",
     "models",
@@ -69,6 +70,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from kernelsieve.explanation import explain
     from kernelsieve.features import (
         AdaptiveFeatures,
         AutoFeatures,
@@ -87,7 +89,6 @@ if TYPE_CHECKING:
         KernelRidgeClassifier,
         KernelRidgeCV,
         KernelSVC,
-        explain,
     )
     from kernelsieve.persistence import load, save
     from kernelsieve.tables import TableModel

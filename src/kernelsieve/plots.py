@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from kernelsieve.models import Explanation, KernelRidgeCV
+    from kernelsieve.models import KernelRidgeCV
 
 __all__ = [
-    "plot_importances",
     "plot_kernel_values",
     "plot_relevances",
     "plot_ridge_path",
@@ -70,7 +69,7 @@ def plot_spectrum(K: ArrayLike, alpha: float, ax: Axes | None = None) -> Axes:
     eigenvalues = check_spectrum(K)[::-1]
     degrees = float(np.sum(eigenvalues / (eigenvalues + alpha)))
     visible = eigenvalues[eigenvalues > ROUNDING * eigenvalues[0]]
-    ax = _axes(ax)
+    ax = axes_for(ax)
     ax.loglog(np.arange(1, visible.size + 1), visible, color=BLUE, lw=1.8, label="eigenvalues")
     ax.axhline(alpha, color=RED, lw=1.2, ls="--", label=rf"ridge $\alpha$ = {alpha:.4g}")
     ax.axvline(
@@ -83,7 +82,7 @@ def plot_spectrum(K: ArrayLike, alpha: float, ax: Axes | None = None) -> Axes:
     ax.set_xlim(left=min(0.9, 0.9 * degrees) if degrees > 0 else 0.9, right=1.1 * eigenvalues.size)
     ax.set(xlabel="index, largest first", ylabel="eigenvalue of K", title="Kernel spectrum")
     ax.legend(edgecolor="none", framealpha=0.9, loc="lower left")
-    return _quiet(ax)
+    return quiet(ax)
 
 
 def plot_kernel_values(K: ArrayLike, Z: Any, ax: Axes | None = None) -> Axes:
@@ -119,17 +118,17 @@ def plot_kernel_values(K: ArrayLike, Z: Any, ax: Axes | None = None) -> Axes:
     size = np.linalg.norm(K)
     error = float(np.linalg.norm(K - approximation) / size) if size > 0 else float("inf")
     chosen = _pairs(K.shape[0])
-    ax = _axes(ax)
+    ax = axes_for(ax)
     _draw_pairs(ax, K[chosen], approximation[chosen])
     ax.set(
         xlabel=r"exact $k(x, y)$",
         ylabel=r"approximate $\langle z(x), z(y) \rangle$",
         title=f"Kernel values, relative error {error:.2g}",
     )
-    return _quiet(ax)
+    return quiet(ax)
 
 
-def _axes(ax: Axes | None) -> Axes:
+def axes_for(ax: Axes | None) -> Axes:
     """The Axes to draw on, on a new figure if there is none."""
     try:
         from matplotlib import pyplot
@@ -140,7 +139,7 @@ def _axes(ax: Axes | None) -> Axes:
     return pyplot.subplots(figsize=(5.6, 4.2), layout="constrained")[1] if ax is None else ax
 
 
-def _quiet(ax: Axes) -> Axes:
+def quiet(ax: Axes) -> Axes:
     """Less ink where there are no data."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -196,7 +195,7 @@ def plot_relevances(model: Any, ax: Axes | None = None, most: int = 20) -> Axes:
     >>> plot_relevances(KernelRidgeCV(random_state=0).fit(X, X[:, 0] ** 2)).get_xlabel()
     'share of the rates'
     """
-    ax = _axes(ax)
+    ax = axes_for(ax)
     shares = model.relevances_
     names = getattr(model, "feature_names_in_", [f"column {i}" for i in range(len(shares))])
     order = np.argsort(-shares, kind="stable")[:most]
@@ -234,7 +233,7 @@ def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:
     >>> plot_ridge_path(model).get_xlabel()
     'alpha'
     """
-    ax = _axes(ax)
+    ax = axes_for(ax)
     results = model.cv_results_
     gammas = list(dict.fromkeys(results["gamma"].tolist()))
     for k, gamma in enumerate(gammas):
@@ -257,44 +256,6 @@ def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:
     ax.set_title(f"best: alpha = {model.alpha_:.3g}, RMSE = {model.best_rmse_:.4g}", fontsize=10)
     if len(gammas) > 1:
         ax.legend(frameon=False, fontsize=8)
-    return ax
-
-
-def plot_importances(explanation: Explanation, top: int = 15, ax: Axes | None = None) -> Axes:
-    """The most important features of an Explanation, as bars.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        What `kernelsieve.explain` returns.
-    top : int, default 15
-        How many features to show.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
-    >>> import numpy as np
-    >>> from kernelsieve import KernelRidge, RowNormFeatures, explain
-    >>> from kernelsieve.plots import plot_importances
-    >>> X = np.random.default_rng(0).normal(size=(100, 2))
-    >>> model = KernelRidge(RowNormFeatures(20, random_state=0)).fit(X, X[:, 0] ** 2)
-    >>> plot_importances(explain(model, X)).get_xlabel()
-    'importance'
-    """
-    ax = _axes(ax)
-    names, sizes = explanation.names[:top][::-1], explanation.importances[:top][::-1]
-    signs = explanation.coefficients[:top][::-1]
-    ax.barh(range(len(names)), sizes, color=[BLUE if c > 0 else RED for c in signs])
-    ax.set_yticks(range(len(names)), [str(name) for name in names], fontsize=8)
-    ax.set_xlabel("importance")
-    ax.set_title(f"blue: positive, red: negative; {explanation.note}", fontsize=8)
     return ax
 
 
@@ -330,11 +291,11 @@ def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
     rows = max(len(columns), min(top, len(found["names"])), 4)
     figure = Figure(figsize=(10.0, 1.6 + 0.28 * rows), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[3, 4, 2])
-    left.barh([_shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
+    left.barh([shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
     left.set_title("Columns", loc="left")
     what = "log loss" if facts["task"] == "classification" else "RMSE / deviation"
     left.set_xlabel(f"increase when shuffled ({what})")
-    names = [_shortened(name) for name in found["names"][:top]][::-1]
+    names = [shortened(name) for name in found["names"][:top]][::-1]
     signs = found["coefficients"][:top][::-1]
     middle.barh(
         range(len(names)),
@@ -353,16 +314,17 @@ def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
     right.set_ylabel("% of the kernel")
     score, value = next(iter(facts["scores"].items()))
     figure.suptitle(
-        f"{facts['task']} of {_shortened(facts['target'])}: {score} {value:.3g} on unseen rows",
+        f"{facts['task']} of {shortened(facts['target'])}: {score} {value:.3g} on unseen rows",
         fontsize=11,
     )
     for ax in (left, middle, right):
-        _quiet(ax)
+        quiet(ax)
         ax.tick_params(labelsize=8)
     return figure
 
 
-def _shortened(name: str, width: int = 28) -> str:
-    # A dollar sign would start mathematics.
+def shortened(name: str, width: int = 28) -> str:
+    # A dollar sign would start mathematics, and there are no glyphs for control characters.
+    name = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
     text = name if len(name) <= width else name[: width - 1] + "…"
     return text.replace("$", r"\$")

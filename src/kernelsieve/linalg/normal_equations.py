@@ -311,6 +311,20 @@ class Posterior(Persistent):
         halves = solve_triangular(self._known_factor(), centred, lower=True, check_finite=False)
         return np.einsum("ij,ij->j", halves, halves) + self.fit_intercept / self.weight
 
+    def coefficient_variances(self, vectors: Array) -> Array:
+        """a^T (G + shift I)^-1 a for each column a: variances of a . coef, over that of the noise.
+
+        Parameters
+        ----------
+        vectors : ndarray of shape (s, m)
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        halves = solve_triangular(self._known_factor(), vectors, lower=True, check_finite=False)
+        return min(1.0, self.weight / self.n_rows) * np.einsum("ij,ij->j", halves, halves)
+
     def pulls(self, Z: Any) -> Array:
         """(G + shift I)^-1 (z - mean), of shape (s, n): derivatives of predictions by Z^T W y."""
         return cho_solve(

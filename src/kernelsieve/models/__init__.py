@@ -1,6 +1,5 @@
 """Kernel methods on any feature map."""
 
-from kernelsieve.models.explain import Explanation, explain
 from kernelsieve.models.kernel_cca import KernelCCA
 from kernelsieve.models.kernel_kmeans import KernelKMeans
 from kernelsieve.models.kernel_pca import KernelPCA
@@ -10,7 +9,6 @@ from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
 from kernelsieve.models.kernel_svc import KernelSVC
 
 __all__ = [
-    "Explanation",
     "KernelCCA",
     "KernelKMeans",
     "KernelPCA",
@@ -18,5 +16,4 @@ __all__ = [
     "KernelRidgeCV",
     "KernelRidgeClassifier",
     "KernelSVC",
-    "explain",
 ]

@@ -60,6 +60,7 @@ from kernelsieve.models._base import (
     times,
 )
 from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
+from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
@@ -135,6 +136,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         After a fit with ``refine=True``: the exact solution, coefficients of k(x, row).
     X_fit_ : {ndarray, CSR} of shape (n, d)
         After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
+    marginals_ : Marginals or None
+        The distribution of each column, of at most 10,000 rows, for ``kernelsieve.explain``. None
+        with more than 4,096 columns.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -162,6 +166,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "n_iter_": whole(),
         "X_fit_": AbsentOr(row_matrix("n", "d")),
         "dual_coef_": AbsentOr(by_output("n")),
+        "marginals_": optional(instance(Marginals, d="n_columns")),
         "_posterior": optional(instance(Posterior)),
         "_equations": optional(instance(NormalEquations)),
     }
@@ -227,6 +232,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
         blind = self.refine and not is_learned(self._fresh_features().kernel)
         seen = ArraySource(rows.in_memory("refine=True")) if blind else rows
+        shown = sampled_rows(rows)
+        rows.expect(shown)
         self._fit_features(seen, alpha=alpha)
         self.solver_ = self._choose_solver(rows.shape[0])
         if self.solver_ == "cholesky":
@@ -239,6 +246,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             self._solve_by_gradients(rows, alpha)
         if self.refine:
             self._refine(rows, alpha)
+        self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -274,6 +282,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
             else:
                 self._fit_features(rows, alpha=alpha)
             self.solver_ = "cholesky"
+            shown = sampled_rows(rows)
+            self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
             self._equations = NormalEquations.zero(self.features_.n_components_, outputs)
         assert self._equations is not None
         known = len(self._equations.target_sum)

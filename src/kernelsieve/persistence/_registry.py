@@ -21,6 +21,7 @@ from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
 from kernelsieve.tables.model import TableModel
 from kernelsieve.tables.texts import Reading
@@ -87,6 +88,7 @@ for _class in (
     ProductFrame,
     MonomialBasis,
     Multisets,
+    Marginals,
     NormalEquations,
     Posterior,
     ProductFeatures,

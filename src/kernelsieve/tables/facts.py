@@ -23,8 +23,8 @@ from kernelsieve.features.series import degree_masses
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
-from kernelsieve.models.explain import Explanation, explain
 from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.monomials import Ranking, ranked_monomials
 
 DIAGNOSTIC_ROWS = 1_000
 PERMUTED_ROWS, PERMUTATIONS = 2_000, 3
@@ -178,7 +178,7 @@ def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) ->
     features = _chosen(model.features_)
     ridge = getattr(model, "ridge_", model)
     if isinstance(features, SampledFeatures) and not features.rotate_:
-        found = explain(ridge, X[rows], names)
+        found = ranked_monomials(ridge, X[rows], names)
         return _monomials(found, None)
     scores = ridge.predict(X[rows])
     stand_in = KernelRidge(
@@ -191,10 +191,11 @@ def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) ->
         ),
         alpha=1e-3 * len(rows),
     ).fit(X[rows], scores)
-    return _monomials(explain(stand_in, X[rows], names), float(stand_in.score(X[rows], scores)))
+    found = ranked_monomials(stand_in, X[rows], names)
+    return _monomials(found, float(stand_in.score(X[rows], scores)))
 
 
-def _monomials(found: Explanation, fidelity: float | None) -> dict[str, Any]:
+def _monomials(found: Ranking, fidelity: float | None) -> dict[str, Any]:
     return {
         "names": [str(name) for name in found.names[:MONOMIALS]],
         "coefficients": found.coefficients[:MONOMIALS].tolist(),

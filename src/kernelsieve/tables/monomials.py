@@ -19,8 +19,8 @@ SOURCE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The features of a model, most important first; ``plots.plot_importances`` draws them.
+class Ranking:
+    """The features of a model, most important first; ``plots.plot_table_model`` draws them.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Explanation:
         return self.text()
 
 
-def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
+def ranked_monomials(model: Any, X: Any, input_features: Any = None) -> Ranking:
     """Rank the features of a fitted model.
 
     Parameters
@@ -79,16 +79,16 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
 
     Returns
     -------
-    Explanation
+    Ranking
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelsieve import KernelRidge, RowNormFeatures, explain
+    >>> from kernelsieve import KernelRidge, RowNormFeatures
     >>> X = np.random.default_rng(0).normal(size=(300, 4))
     >>> features = RowNormFeatures(15, kernel="poly", degree=2, rotate=False, random_state=0)
     >>> model = KernelRidge(features, alpha=1e-3).fit(X, X[:, 1] * X[:, 3])
-    >>> str(explain(model, X).names[0])
+    >>> str(ranked_monomials(model, X).names[0])
     'x1 x3'
     """
     check_is_fitted(model)
@@ -110,7 +110,7 @@ def explain(model: Any, X: Any, input_features: Any = None) -> Explanation:
     if input_features is None:
         input_features = getattr(model, "feature_names_in_", None)
     names = features.get_feature_names_out(input_features)
-    return Explanation(names[order], coefficients[order], importances[order], _note(features))
+    return Ranking(names[order], coefficients[order], importances[order], _note(features))
 
 
 def _note(features: SampledFeatures) -> str:

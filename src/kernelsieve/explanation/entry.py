@@ -1,0 +1,108 @@
+"""``explain``: what a fitted model says about its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve.explanation.anova import Decomposition
+from kernelsieve.explanation.explanation import Explanation
+from kernelsieve.explanation.probing import Probe, probe
+from kernelsieve.explanation.sums import NotProductsError, SumOfProducts, products_of
+from kernelsieve.explanation.views import view_of
+from kernelsieve.tables import TableModel
+
+
+def explain(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    output: Any = None,
+    n_jobs: int | None = None,
+) -> Explanation | Probe:
+    """Say what a fitted model has learned: effects of columns and their interactions.
+
+    A model on product features, or on a product kernel, is taken apart exactly: into a constant, a
+    curve for each column, a surface for each pair, and so on. A classifier is explained by its
+    decision function. Other models are explained by permutation importance and accumulated local
+    effects, and need X and y.
+
+    Parameters
+    ----------
+    model : KernelRidge, KernelRidgeCV, KernelRidgeClassifier, KernelSVC, TableModel or Pipeline
+        Fitted. A Pipeline may scale columns before the model.
+    X : {array-like, sparse matrix} of shape (n, d), Source, or table, optional
+        Rows whose columns' distributions the effects are relative to. None takes those of the
+        training rows, which models remember.
+    y : array-like of shape (n,), optional
+        Targets of these rows, for permutation importance.
+    names : sequence of str, optional
+        Names of the columns; by default those that the model was fitted with.
+    output : int or label, optional
+        The output (or the class) to explain, if there are several; None explains all together.
+    n_jobs : int, default all cores
+        Number of threads.
+
+    Returns
+    -------
+    Explanation
+        Or a Probe, for a model that is not a sum of products of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import KernelRidgeCV, explain
+    >>> X = np.random.default_rng(0).normal(size=(300, 4))
+    >>> y = X[:, 1] * X[:, 3] + 0.1 * X[:, 0]
+    >>> found = explain(KernelRidgeCV(random_state=0).fit(X, y))
+    >>> found.parts[0].name
+    'x1 × x3'
+    """
+    check_is_fitted(model)
+    view = view_of(model, X, names)
+    try:
+        products = products_of(view.model)
+        if view.reason:
+            raise NotProductsError(view.reason)
+    except NotProductsError as error:
+        return probe(view, X, y, str(error), output)
+    classes = getattr(model, "classes_", None) if _is_classifier(model) else None
+    products, outputs = _chosen_output(products, classes, output)
+    decomposition = Decomposition(products, view.inputs(), n_jobs)
+    return Explanation(
+        decomposition, view.read, view.show, title=view.title, target=view.target, outputs=outputs
+    )
+
+
+def _is_classifier(model: Any) -> bool:
+    if isinstance(model, TableModel):
+        return model.task_ == "classification"
+    return hasattr(model, "classes_")
+
+
+def _chosen_output(
+    products: SumOfProducts, classes: Any, output: Any
+) -> tuple[SumOfProducts, list[str]]:
+    """The sum of the output that is asked for, and the names of outputs where there are several."""
+    count = products.weights.shape[1]
+    labels = list(range(count)) if classes is None or count == 1 else np.asarray(classes).tolist()
+    if output is None:
+        return products, [str(label) for label in labels] if count > 1 else []
+    if output not in labels:
+        raise ValueError(f"output={output!r} is not one of {labels}")
+    k = labels.index(output)
+    if count == 1:
+        return products, []
+    # Bands are of the regression of all outputs, with a noise of each.
+    return SumOfProducts(
+        products.columns,
+        products.functions,
+        products.members,
+        products.weights[:, [k]],
+        products.offset[[k]],
+    ), []

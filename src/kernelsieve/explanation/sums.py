@@ -1,0 +1,354 @@
+"""Models as sums of products of one-column functions (docs/explanations.md).
+
+A model on product features is f(x) = b + sum_j w_j prod_i g_ji(x_i), where g_ji is one of a few
+functions of column i. So is a model on a product kernel, exact or on landmarks: its product j is
+the kernel with training row (or landmark) j, and w_j the dual coefficient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from kernelsieve.features import AutoFeatures, NystromFeatures
+from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
+from kernelsieve.linalg.normal_equations import Posterior
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
+from kernelsieve.products.column_basis import kernel_values
+from kernelsieve.products.local_tables import LocalTables
+from kernelsieve.products.monomial_basis import MonomialBasis
+from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
+
+Array = NDArray[np.float64]
+ColumnFunction = Callable[[Array], Array]  # from values (B,) to all functions of a column (K, B)
+
+MOST_COLUMNS = 2048  # that take part; sparse data may have many more
+
+
+class NotProductsError(ValueError):
+    """A model that is not a sum of products of one-column functions."""
+
+
+@dataclass(frozen=True)
+class SumOfProducts:
+    """f(x) = offset + sum_j weights_j prod_i functions_i(x_i)[members_ij].
+
+    Attributes
+    ----------
+    columns : ndarray of shape (d_active,)
+        The columns that take part, of those of X.
+    functions : tuple of callable
+        For each of them, from values (B,) to the values of its functions (K_i, B).
+    members : ndarray of shape (d_active, s)
+        The function of each column that is a factor of each product.
+    weights : ndarray of shape (s, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    uncertainty : Uncertainty or None
+        The posterior of the weights, where it is known.
+    """
+
+    columns: NDArray[np.int64]
+    functions: tuple[ColumnFunction, ...]
+    members: NDArray[np.int64]
+    weights: Array
+    offset: Array
+    uncertainty: Uncertainty | None = None
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """The posterior of a ridge's coefficients, seen from products.
+
+    Attributes
+    ----------
+    products : SumOfProducts
+        The products that the features of the ridge are made of.
+    mixing : ndarray of shape (s,) or (s, n_features)
+        Features are products times these scales, or this matrix.
+    posterior : Posterior
+    """
+
+    products: SumOfProducts
+    mixing: Array
+    posterior: Posterior
+
+    def deviations(self, vectors: Array) -> Array:
+        """Standard deviations of sums of the products with these coefficients, of shape (s, m).
+
+        Returns
+        -------
+        ndarray of shape (m, n_outputs)
+        """
+        scales = self.mixing.ndim == 1
+        mixed = self.mixing[:, None] * vectors if scales else self.mixing.T @ vectors
+        relative = self.posterior.coefficient_variances(mixed)
+        return np.sqrt(np.multiply.outer(relative, self.posterior.noise_variance))
+
+
+def products_of(model: Any) -> SumOfProducts:
+    """A fitted model as a sum of products.
+
+    Parameters
+    ----------
+    model : KernelRidge, KernelRidgeCV, KernelRidgeClassifier or KernelSVC
+
+    Raises
+    ------
+    NotProductsError
+        If it is none; the message says why.
+    """
+    model = _inner(model)
+    if not isinstance(model, KernelRidge | KernelSVC):
+        raise NotProductsError(f"{type(model).__name__} is not a model on product features")
+    features: Any = getattr(model.features_, "map_", model.features_)
+    if isinstance(model, KernelSVC):
+        planes = model.svc_.coef_.T.astype(np.float64)
+        return _on_features(features, planes, np.atleast_1d(model.svc_.intercept_), None)
+    offset = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
+    posterior = model._posterior
+    if posterior is not None and posterior.factor is None:
+        posterior = None  # loaded from a file without it
+    if not hasattr(model, "dual_coef_"):
+        return _on_features(features, _columns(model.coef_), offset, posterior)
+    exact = _on_kernel(features.kernel_, model.X_fit_, _columns(model.dual_coef_), offset)
+    try:
+        spread = _on_features(features, _columns(model.coef_), offset, posterior).uncertainty
+    except NotProductsError:
+        spread = None
+    return SumOfProducts(
+        exact.columns, exact.functions, exact.members, exact.weights, exact.offset, spread
+    )
+
+
+def _inner(model: Any) -> Any:
+    """The ridge (or machine) that predicts."""
+    if isinstance(model, KernelRidgeCV):
+        return model.model_
+    return model.ridge_ if isinstance(model, KernelRidgeClassifier) else model
+
+
+def _columns(values: Any) -> Array:
+    return np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+
+
+def _on_features(
+    features: Any, coefficients: Array, offset: Array, posterior: Posterior | None
+) -> SumOfProducts:
+    if isinstance(features, AutoFeatures):
+        features = features.map_
+    if isinstance(features, SampledFeatures):
+        columns, functions, members, scales = _product_features(features.features_)
+        mixing: Array = scales
+        weights = scales[:, None] * coefficients
+    elif isinstance(features, NystromFeatures):
+        kernel = product_kernel(features.kernel_)
+        columns, functions, members = _kernel_factors(kernel, features.landmarks_)
+        mixing = features.whitening_.astype(np.float64)
+        weights = mixing @ coefficients
+    else:
+        raise NotProductsError(f"{type(features).__name__} are not products of columns")
+    plain = SumOfProducts(columns, functions, members, weights, offset)
+    if posterior is None:
+        return plain
+    known = Uncertainty(plain, mixing, posterior)
+    return SumOfProducts(columns, functions, members, weights, offset, known)
+
+
+def _on_kernel(kernel: Kernel, rows: Any, dual: Array, offset: Array) -> SumOfProducts:
+    columns, functions, members = _kernel_factors(product_kernel(kernel), rows)
+    return SumOfProducts(columns, functions, members, dual, offset)
+
+
+# --- product kernels -----------------------------------------------------------------------------
+
+
+def product_kernel(kernel: Kernel) -> Product:
+    """A kernel as a product over columns, if it is one."""
+    if isinstance(kernel, Product):
+        return kernel
+    if isinstance(kernel, Gaussian):
+        return Product(float(np.sqrt(kernel.gamma)), "gaussian")
+    if isinstance(kernel, Laplacian):
+        return Product(float(kernel.gamma), "laplacian")
+    raise NotProductsError(f"{kernel!r} is not a product over columns")
+
+
+def _kernel_factors(
+    kernel: Product, rows: Any
+) -> tuple[NDArray[np.int64], tuple[ColumnFunction, ...], NDArray[np.int64]]:
+    """k_i(., z_ji) for all columns and centres: the distinct ones, and which belongs to each."""
+    columns = _few(kernel.active(rows.shape[1]))
+    some = rows[:, columns]
+    some = (some.toarray() if sp.issparse(some) else some).astype(np.float64)
+    functions: list[ColumnFunction] = []
+    members = np.empty((len(columns), len(some)), dtype=np.int64)
+    for place, column in enumerate(columns):
+        coordinate = _coordinate(kernel, int(column), rows.shape[1])
+        centres, members[place] = np.unique(coordinate(some[:, place]), return_inverse=True)
+        family = kernel.families_for(rows.shape[1])[column]
+        rate = float(kernel.rates_for(rows.shape[1])[column])
+        functions.append(partial(_kernel_function, family, rate, coordinate, centres))
+    return columns, tuple(functions), members
+
+
+def _kernel_function(
+    family: str, rate: float, coordinate: Callable[[Array], Array], centres: Array, values: Array
+) -> Array:
+    points = coordinate(values)
+    if family == "categorical":
+        return np.where(centres[:, None] == points, 1.0, np.exp(-rate))
+    return kernel_values(family, centres, points)
+
+
+def _coordinate(kernel: Product, column: int, n_columns: int) -> Callable[[Array], Array]:
+    """u(x) = rate * warp(x) of one column; categories are left as they are."""
+    if kernel.families_for(n_columns)[column] == "categorical":
+        return lambda values: values
+    rate = float(kernel.rates_for(n_columns)[column])
+    if kernel.warps is None:
+        return lambda values: rate * values
+    warp = kernel.warps[column]
+    return lambda values: rate * warp(values)
+
+
+def _few(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    if len(columns) > MOST_COLUMNS:
+        raise NotProductsError(
+            f"{len(columns):,} columns take part, too many to take the model apart "
+            f"(at most {MOST_COLUMNS:,})"
+        )
+    return columns
+
+
+# --- product features ----------------------------------------------------------------------------
+
+
+def _product_features(
+    features: ProductFeatures,
+) -> tuple[NDArray[np.int64], tuple[ColumnFunction, ...], NDArray[np.int64], Array]:
+    """Columns, functions and members of product features, and what each product is scaled by."""
+    frame, basis, multisets = features.frame, features.basis, features.multisets
+    if frame.rotation is not None:
+        raise NotProductsError(
+            "the features are products of principal components, not of columns "
+            "(rotate=False keeps columns)"
+        )
+    if isinstance(basis, LocalTables):
+        live = basis.lines_for(multisets.coordinates)
+        orders = [basis.orders[i] for i in live]
+        table: Callable[[int, NDArray[np.int64], Array], Array] = lambda i, _, u: basis.values(i, u)  # noqa: E731
+    else:
+        assert isinstance(basis, MonomialBasis)
+        damped = basis.series.damped
+        used = np.arange(frame.n_coordinates) if damped else np.unique(multisets.coordinates)
+        live = used.astype(np.int64)
+        orders = [
+            np.union1d([0], multisets.orders[multisets.coordinates == i]).astype(np.int64)
+            for i in live
+        ]
+        table = partial(_powers, damped)
+    _few(live)
+    functions = tuple(
+        partial(_on_coordinate, frame, int(i), partial(table, int(i), k))
+        for i, k in zip(live, orders, strict=True)
+    )
+    members = np.zeros((len(live), len(features)), dtype=np.int64)
+    owners = multisets.owners
+    for place, (i, k) in enumerate(zip(live, orders, strict=True)):
+        here = multisets.coordinates == i
+        members[place, owners[here]] = np.searchsorted(k, multisets.orders[here])
+    scales = np.exp(basis.log_scales(multisets)) * features.weights
+    return live, functions, members, scales
+
+
+def _powers(damped: bool, i: int, orders: NDArray[np.int64], u: Array) -> Array:
+    """u^k / sqrt(k!) for the orders in use, times exp(-u^2 / 2) for a damped series."""
+    exponents = orders[:, None]
+    values = u**exponents * np.exp(-0.5 * gammaln(exponents + 1.0))
+    return values * np.exp(-0.5 * u * u) if damped else values
+
+
+def _on_coordinate(
+    frame: Any, column: int, table: Callable[[Array], Array], values: Array
+) -> Array:
+    """The functions of a column at values in the units of its rows."""
+    if isinstance(frame, ProductFrame):
+        return table(_coordinate(frame.kernel, column, frame.n_coordinates)(values))
+    center = 0.0 if frame.center is None else frame.center[column]
+    return table(frame.scale * (values - center))
+
+
+# --- columns of the user -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Input:
+    """A column as the user knows it: one column of the model's rows, or several.
+
+    Attributes
+    ----------
+    name : str
+    columns : tuple of int
+        Of the rows that the model sees: one, or the 0/1 columns of a category.
+    values : ndarray of shape (m, len(columns))
+        Its distribution: rows of these columns ...
+    weights : ndarray of shape (m,)
+        ... and their shares, which sum to 1.
+    shown : ndarray of shape (m,)
+        The same values as the user knows them: rising numbers, or texts.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    values: Array
+    weights: Array
+    shown: NDArray[Any]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers."""
+        return self.shown.dtype.kind in "fiu"
+
+
+def factors_of(
+    model: SumOfProducts, inputs: Sequence[Input]
+) -> tuple[list[int], list[Callable[[Array], Array]], NDArray[np.int64]]:
+    """The factors of the products by input: which inputs take part, functions and members.
+
+    The function of an input is one of rows of its columns, (B, len(columns)) to (K, B).
+    """
+    places = {int(column): place for place, column in enumerate(model.columns)}
+    active: list[int] = []
+    functions: list[Callable[[Array], Array]] = []
+    members = []
+    for number, one in enumerate(inputs):
+        here = [(k, places[c]) for k, c in enumerate(one.columns) if c in places]
+        if not here:
+            continue
+        combined = model.members[[place for _, place in here]]
+        distinct, member = np.unique(combined, axis=1, return_inverse=True)
+        parts = [(k, model.functions[p], distinct[n]) for n, (k, p) in enumerate(here)]
+        active.append(number)
+        functions.append(partial(_product_of, parts))
+        members.append(member.reshape(-1))
+    shape = (len(active), len(model.weights))
+    return active, functions, np.array(members, dtype=np.int64).reshape(shape)
+
+
+def _product_of(parts: list[tuple[int, ColumnFunction, NDArray[np.int64]]], rows: Array) -> Array:
+    """The product over an input's columns of their functions at some rows."""
+    product: Array | None = None
+    for k, function, chosen in parts:
+        values = function(np.ascontiguousarray(rows[:, k]))[chosen]
+        product = values if product is None else product * values
+    assert product is not None
+    return product

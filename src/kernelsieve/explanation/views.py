@@ -1,0 +1,244 @@
+"""How a model's user sees its rows: names, units and distributions of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from kernelsieve.explanation.sums import Input
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve.sources.base import given_source
+from kernelsieve.sources.marginals import Marginals, sampled_rows
+from kernelsieve.tables import TableModel, as_table
+from kernelsieve.tables.encoder import Levels
+
+Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
+
+# Transformers of scikit-learn that change every column by itself.
+COLUMN_WISE = (
+    "MaxAbsScaler",
+    "MinMaxScaler",
+    "PowerTransformer",
+    "QuantileTransformer",
+    "RobustScaler",
+    "StandardScaler",
+)
+
+
+class View:
+    """A model with the columns that its user knows.
+
+    Attributes
+    ----------
+    model : estimator
+        Whose rows are numbers.
+    read, show : callable
+        From what the user calls rows to the rows of ``model``, and to values that are shown.
+    inputs : callable
+        Gives the columns with their distributions.
+    reason : str
+        Why columns of ``model`` are not columns of the user, if so.
+    title, target : str
+    groups : list of (str, tuple of int)
+        The names of the user's columns, and their places in the rows of ``model``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        read: Callable[[Any], NDArray[np.float64]],
+        show: Callable[[Any], NDArray[Any]],
+        inputs: Callable[[], list[Input]],
+        *,
+        title: str,
+        target: str = "",
+        reason: str = "",
+        groups: Groups,
+    ) -> None:
+        self.model, self.read, self.show, self.inputs = model, read, show, inputs
+        self.title, self.target, self.reason, self.groups = title, target, reason, groups
+
+
+def view_of(model: Any, X: Any, names: Sequence[str] | None) -> View:
+    """How a model's user sees its rows."""
+    if isinstance(model, TableModel):
+        return table_view(model, X)
+    if isinstance(model, Pipeline):
+        return _pipeline_view(model, X, names)
+    return _plain_view(model, X, names)
+
+
+def _plain_view(model: Any, X: Any, names: Sequence[str] | None) -> View:
+    d = int(model.n_features_in_)
+    known = _names(model, names, d)
+
+    def inputs() -> list[Input]:
+        marginals = _marginals(model, X)
+        return [_number(known[i], i, *marginals.column(i)) for i in range(d)]
+
+    groups: Groups = [(name, (i,)) for i, name in enumerate(known)]
+    read = _rows_for(d)
+    return View(model, read, read, inputs, title=type(model).__name__, groups=groups)
+
+
+def _pipeline_view(model: Pipeline, X: Any, names: Sequence[str] | None) -> View:
+    before, last = model[:-1], model[-1]
+    strangers = [
+        type(step).__name__ for _, step in before.steps if type(step).__name__ not in COLUMN_WISE
+    ]
+    d = int(model.n_features_in_)
+    known = _names(model, names, d)
+    rows = _rows_for(d)
+
+    def read(given: Any) -> NDArray[np.float64]:
+        return np.asarray(before.transform(rows(given)), dtype=np.float64)
+
+    def inputs() -> list[Input]:
+        marginals = _marginals(last, None if X is None else read(_sample(X)))
+        columns = [marginals.column(i) for i in range(d)]
+        padded = np.zeros((max(len(values) for values, _ in columns), d))
+        for i, (values, _) in enumerate(columns):
+            padded[: len(values), i] = values
+        shown = np.asarray(before.inverse_transform(padded))
+        return [
+            _number(known[i], i, values, weights, shown[: len(values), i])
+            for i, (values, weights) in enumerate(columns)
+        ]
+
+    reason = f"the pipeline mixes columns ({strangers[0]})" if strangers else ""
+    groups: Groups = [(name, (i,)) for i, name in enumerate(known)]
+    title = type(last).__name__
+    if strangers:
+        return View(model, rows, rows, inputs, title=title, reason=reason, groups=groups)
+    return View(last, read, rows, inputs, title=title, groups=groups)
+
+
+def _number(
+    name: str,
+    column: int,
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    shown: NDArray[Any] | None = None,
+) -> Input:
+    return Input(name, (column,), values[:, None], weights, values if shown is None else shown)
+
+
+def _names(model: Any, names: Sequence[str] | None, d: int) -> list[str]:
+    if names is None:
+        names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(d)])
+    if len(names) != d:
+        raise ValueError(f"names has {len(names)} entries, and the model has {d} columns")
+    return [str(name) for name in names]
+
+
+def _rows_for(d: int) -> Callable[[Any], NDArray[np.float64]]:
+    def rows(given: Any) -> NDArray[np.float64]:
+        given = given.toarray() if sp.issparse(given) else given
+        X = np.atleast_2d(np.asarray(given, dtype=np.float64))
+        if X.ndim != 2 or X.shape[1] != d:
+            raise ValueError(f"rows of shape {X.shape} for a model of {d} columns")
+        return X
+
+    return rows
+
+
+def _sample(X: Any) -> Any:
+    """Some rows of X, in memory."""
+    source = given_source(X)
+    if source is not None:
+        return source[sampled_rows(source)]
+    return X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+
+
+def _marginals(model: Any, X: Any) -> Marginals:
+    """The distributions of the columns: those of X, or those that the model remembers."""
+    if X is not None:
+        return Marginals.of_rows(_sample(X))
+    ridge = model
+    if isinstance(ridge, KernelRidgeCV):
+        ridge = ridge.model_
+    if isinstance(ridge, KernelRidgeClassifier):
+        ridge = ridge.ridge_
+    known = getattr(ridge, "marginals_", None) if isinstance(ridge, KernelRidge) else None
+    if known is None:
+        raise ValueError(
+            f"{type(model).__name__} does not remember the distributions of its columns: pass the "
+            "training rows (or a sample of them) as X"
+        )
+    return known
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def table_view(model: TableModel, X: Any) -> View:
+    """The view of a table's columns, in their own units; categories are one column each."""
+    encoder = model.encoder_
+    start = 0
+    groups: Groups = []
+    for column in encoder.columns_:
+        groups.append((column.name, tuple(range(start, start + len(column.labels)))))
+        start += len(column.labels)
+    groups += [(f"column {i}", (start + i,)) for i in range(encoder.matrix_columns_)]
+
+    def read(data: Any) -> NDArray[np.float64]:
+        X = encoder.transform(as_table(data, model.readings_))
+        return X.toarray() if sp.issparse(X) else X
+
+    def show(data: Any) -> NDArray[Any]:
+        columns = as_table(data, model.readings_).columns
+        return np.array([columns[name] for name, _ in groups], dtype=object).T
+
+    def inputs() -> list[Input]:
+        marginals = _marginals(model.model_, None if X is None else read(X))
+        found = []
+        for place, (name, columns) in enumerate(groups):
+            known = encoder.columns_[place] if place < len(encoder.columns_) else None
+            if isinstance(known, Levels):
+                found.append(_levels(name, columns, known.levels, marginals))
+                continue
+            values, weights = marginals.column(columns[0])
+            shown = values if known is None else _shown(known, values)
+            found.append(_number(name, columns[0], values, weights, shown))
+        return found
+
+    return View(
+        model.model_,
+        read,
+        show,
+        inputs,
+        title=f"{model.task_} of {model.target!r}",
+        target=str(model.target),
+        groups=groups,
+    )
+
+
+def _shown(column: Any, values: NDArray[np.float64]) -> NDArray[Any]:
+    """Scaled values in the units of the table."""
+    numbers = column.mean + column.scale * values
+    # A few digits more than float32 holds are rounding.
+    return np.array([float(f"{number:.9g}") for number in numbers])
+
+
+def _levels(
+    name: str, columns: tuple[int, ...], levels: Sequence[str], marginals: Marginals
+) -> Input:
+    """A column of categories: a row of 0/1 columns for each level, and its share."""
+    shares = np.array([_share_of_ones(*marginals.column(i)) for i in columns])
+    there = np.flatnonzero(shares > 0)
+    return Input(
+        name,
+        columns,
+        np.eye(len(columns))[there],
+        shares[there] / shares.sum(),
+        np.array([str(level) for level in levels], dtype=object)[there],
+    )
+
+
+def _share_of_ones(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    return float(weights[values == 1.0].sum())

@@ -1,0 +1,466 @@
+"""What a model says: parts that add up, variances, Shapley values, words and pages."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    KernelSVC,
+    NystromFeatures,
+    RowNormFeatures,
+    TableModel,
+    explain,
+    load,
+    save,
+)
+from kernelsieve.explanation import Explanation, Probe, anova
+from kernelsieve.kernels import Laplacian, Product
+from kernelsieve.kernels.warps import Warp
+from kernelsieve.sources import BlockSource
+from kernelsieve.sources.marginals import Marginals
+
+
+def rows(n: int = 200, d: int = 4, levels: int = 3, seed: int = 0) -> Any:
+    """Columns with a few values each, so that all combinations can be listed."""
+    rng = np.random.default_rng(seed)
+    return rng.choice(np.linspace(-1.0, 1.3, levels), size=(n, d))
+
+
+def target(X: Any) -> Any:
+    noise = np.random.default_rng(1).normal(size=len(X))
+    return X[:, 0] * X[:, 1] + np.sin(2.0 * X[:, 2]) + 0.1 * noise
+
+
+MIXED = Product(
+    [1.0, 0.5, 0.7, 0.0],
+    ["gaussian", "laplacian", "categorical", "matern32"],
+    [Warp(), Warp("log", 0.1, 2.0), Warp(), Warp()],
+)
+MODELS = {
+    "monomials": KernelRidge(RowNormFeatures(40, basis="monomial", rotate=False, random_state=0)),
+    "polynomial": KernelRidge(AdaptiveFeatures(40, kernel="poly", rotate=False, random_state=0)),
+    "local functions": KernelRidge(
+        AdaptiveFeatures(40, basis="mercer", rotate=False, random_state=0)
+    ),
+    "Laplacian": KernelRidge(AdaptiveFeatures(40, kernel=Laplacian(0.5), random_state=0)),
+    "mixed families": KernelRidge(AdaptiveFeatures(40, kernel=MIXED, random_state=0)),
+    "landmarks": KernelRidge(NystromFeatures(30, gamma=0.3, random_state=0)),
+    "landmarks, mixed": KernelRidge(NystromFeatures(30, kernel=MIXED, random_state=0)),
+    "exact": KernelRidge(NystromFeatures(30, kernel=MIXED, random_state=0), refine=True),
+    "learned": KernelRidgeCV(random_state=0),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    X = rows()
+    return {name: model.fit(X, target(X)) for name, model in MODELS.items()}
+
+
+def columns_of(X: Any) -> list[Any]:
+    marginals = Marginals.of_rows(X)
+    return [marginals.column(i) for i in range(X.shape[1])]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parts_are_those_of_the_definition_and_add_up(fitted: Any, name: str) -> None:
+    model, X = fitted[name], rows()
+    found = explain(model)
+    for x in X[:3]:
+        means = oracles.marginal_means(model.predict, columns_of(X), x)
+        assert found.constant == pytest.approx(means[()], abs=1e-8)
+        total = found.constant
+        for subset, expected in oracles.anova_parts(means).items():
+            if subset:
+                value = found.part_values([f"x{i}" for i in subset], x[None])[0]
+                assert value == pytest.approx(expected, abs=1e-8)
+                total += value
+        assert total == pytest.approx(model.predict(x[None])[0], abs=1e-8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shapley_values_are_those_of_all_subsets(fitted: Any, name: str) -> None:
+    model, X = fitted[name], rows()
+    found = explain(model)
+    values = found.shapley(X[:3])
+    pairs = found.shapley(X[:3], interactions=True)
+    for r, x in enumerate(X[:3]):
+        means = oracles.marginal_means(model.predict, columns_of(X), x)
+        expected = oracles.shapley_by_subsets(means, 4)
+        np.testing.assert_allclose(values.values[r], expected, atol=1e-8)
+        for i, j in itertools.combinations(range(4), 2):
+            index = oracles.shapley_interaction_by_subsets(means, 4, i, j)
+            assert pairs.values[r, i, j] == pytest.approx(index / 2, abs=1e-8)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, model.predict(X[:3]))
+    np.testing.assert_allclose(pairs.values.sum(axis=2), values.values, atol=1e-10)
+
+
+def test_eight_columns() -> None:
+    X = rows(150, 8, levels=2)
+    y = X[:, 0] * X[:, 1] * X[:, 2] + X[:, 3] + np.sin(X[:, 4] * X[:, 5])
+    model = KernelRidge(NystromFeatures(80, gamma=0.2, random_state=0), alpha=0.01).fit(X, y)
+    found = explain(model)
+    means = oracles.marginal_means(model.predict, columns_of(X), X[0])
+    values = found.shapley(X[:1]).values[0]
+    np.testing.assert_allclose(values, oracles.shapley_by_subsets(means, 8), atol=1e-8)
+    # Nothing is left out among few columns: all 255 parts.
+    assert sum(part.share for part in found.parts) == pytest.approx(1.0, abs=2e-3)
+    assert found.remainder == pytest.approx(1.0 - sum(p.share for p in found.parts), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_variances_are_those_on_all_combinations(fitted: Any, name: str) -> None:
+    model, X = fitted[name], rows()
+    columns = columns_of(X)
+    grid = np.array(list(itertools.product(*(values for values, _ in columns))))
+    weights = np.prod(list(itertools.product(*(share for _, share in columns))), axis=1)
+    found = explain(model)
+    values = model.predict(grid)
+    variance = weights @ (values - weights @ values) ** 2
+    assert found.variance == pytest.approx(variance, rel=1e-6)
+    parts = {part.columns: found.part_values(part.columns, grid) for part in found.parts}
+    for part in found.parts:
+        assert weights @ parts[part.columns] == pytest.approx(0.0, abs=1e-8)
+        assert part.variance == pytest.approx(weights @ parts[part.columns] ** 2, abs=1e-7)
+    for a, b in itertools.combinations(parts, 2):  # orthogonal under the product of the marginals
+        assert weights @ (parts[a] * parts[b]) == pytest.approx(0.0, abs=1e-8)
+    listed = sum(part.share for part in found.parts)
+    assert listed + found.remainder == pytest.approx(1.0, abs=1e-6)
+    for column, total in found.importance.items():
+        those = sum(part.share for part in found.parts if column in part.columns)
+        assert those == pytest.approx(total, abs=1e-3)
+
+
+def test_estimated_variances_are_close_to_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    y = X[:, 0] * X[:, 1] * X[:, 2] + X[:, 3]
+    model = KernelRidge(NystromFeatures(100, gamma=0.2, random_state=0), alpha=0.1).fit(X, y)
+    exact = explain(model)
+    monkeypatch.setattr(anova, "MOST_PRODUCTS", 10)
+    estimated = explain(model)
+    assert not estimated._decomposition.variances.exact
+    # 4,096 drawn rows: a mean square has a deviation of about 1.4 / 64 times its size, some more
+    # for heavy tails.
+    np.testing.assert_allclose(estimated.order_shares, exact.order_shares, rtol=0.15, atol=1e-3)
+    for column, share in exact.importance.items():
+        assert estimated.importance[column] == pytest.approx(share, rel=0.15, abs=2e-3)
+    shares = {part.columns: part.share for part in exact.parts}
+    for part in estimated.parts[:4]:
+        assert part.share == pytest.approx(shares[part.columns], rel=0.2)
+
+
+def test_classes_are_explained_by_their_scores() -> None:
+    X = rows()
+    y = np.where(X[:, 0] * X[:, 1] > 0.1, "a", np.where(X[:, 2] > 0, "b", "c"))
+    features = NystromFeatures(40, gamma=0.3, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
+    values = explain(model).shapley(X[:5])
+    assert values.values.shape == (5, 4, 3)
+    scores = model.decision_function(X[:5])
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, scores, atol=1e-8)
+    one = explain(model, output="b").shapley(X[:5])
+    np.testing.assert_allclose(one.values, values.values[:, :, 1], atol=1e-10)
+    with pytest.raises(ValueError, match=r"output='d' is not one of \['a', 'b', 'c'\]"):
+        explain(model, output="d")
+    two = KernelSVC(features).fit(X, y == "a")
+    values = explain(two, X).shapley(X[:5])
+    margin = two.decision_function(X[:5])
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, margin, atol=1e-8)
+    with pytest.raises(ValueError, match=r"does not remember .* pass the training rows"):
+        explain(two)
+
+
+def test_a_scaled_column_is_shown_in_its_own_units() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 3)) * [1.0, 100.0, 0.01] + [0.0, 500.0, 0.0]
+    y = (X[:, 1] - 500.0) / 100.0
+    features = NystromFeatures(50, gamma=0.1, random_state=0)
+    model = make_pipeline(StandardScaler(), KernelRidge(features, alpha=0.1)).fit(X, y)
+    found = explain(model, names=["a", "b", "c"])
+    assert found.parts[0].name == "b"
+    effect = found.effect("b")
+    assert 100 < effect.values[0].min() < 350
+    assert 650 < effect.values[0].max() < 800
+    values = found.shapley(X[:4])
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, model.predict(X[:4]))
+    np.testing.assert_array_equal(values.data, X[:4])
+
+
+def test_partial_dependence_is_the_mean_over_other_columns(fitted: Any) -> None:
+    model, X = fitted["landmarks"], rows()
+    found = explain(model)
+    one = found.partial_dependence("x1")
+    both = found.partial_dependence("x0", "x1")
+    for k, value in enumerate(one.values[0]):
+        means = oracles.marginal_means(model.predict, columns_of(X), np.full(4, value))
+        assert one.effect[k] == pytest.approx(means[1,], abs=1e-8)
+        assert both.effect[k, k] == pytest.approx(means[0, 1], abs=1e-8)
+
+
+def test_bands_are_posterior_deviations() -> None:
+    """On one column the band is that of the Gaussian process, without its constant and noise."""
+    X = np.random.default_rng(0).uniform(-2, 2, size=(300, 1))
+    y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=300)
+    model = KernelRidge(NystromFeatures(60, gamma=0.5, random_state=0), alpha=0.1).fit(X, y)
+    effect = explain(model).effect("x0")
+    assert effect.deviation is not None
+    truth = np.sin(effect.values[0]) - np.sin(X[:, 0]).mean()
+    inside = np.abs(effect.effect - truth) <= 3.0 * effect.deviation
+    assert inside.mean() > 0.9
+    _, deviations = model.predict(effect.values[0][:, None], return_std=True)
+    assert (effect.deviation < deviations).all()  # which hold the noise, too
+    assert 0.02 < np.median(effect.deviation) < 0.15
+
+
+def test_a_source_is_as_good_as_an_array() -> None:
+    X = rows(300)
+    y = target(X)
+    features = RowNormFeatures(30, kernel="poly", degree=2, rotate=False, random_state=0)
+    source = BlockSource([(X[:100], y[:100]), (X[100:], y[100:])])
+    from_array, from_source = (
+        explain(KernelRidge(features, alpha=0.1).fit(*given)) for given in ((X, y), (source,))
+    )
+    for a, b in zip(from_array.parts[:4], from_source.parts[:4], strict=True):
+        assert a.columns == b.columns
+        assert a.share == pytest.approx(b.share, abs=1e-6)
+    again = explain(KernelRidge(features, alpha=0.1).fit(source), source)
+    assert again.parts[0].share == pytest.approx(from_array.parts[0].share, abs=1e-6)
+
+
+def test_a_loaded_model_explains_itself(tmp_path: Any) -> None:
+    X = rows()
+    model = KernelRidge(NystromFeatures(30, random_state=0), alpha=0.1).fit(X, target(X))
+    save(model, tmp_path / "plain.ks")
+    save(model, tmp_path / "variance.ks", variance=True)
+    plain, full = (explain(load(tmp_path / f"{n}.ks")) for n in ("plain", "variance"))
+    assert plain.text() == explain(model).text()
+    assert plain.effect("x0").deviation is None
+    np.testing.assert_allclose(full.effect("x0").deviation, explain(model).effect("x0").deviation)
+
+
+# --- planted effects -----------------------------------------------------------------------------
+
+
+def planted(name: str, X: Any) -> Any:
+    a, b, c = X[:, 0], X[:, 1], X[:, 2]
+    if name == "friedman":
+        return 10 * np.sin(np.pi * a * b) + 20 * (c - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    if name == "product":
+        return 2.0 * (a - 0.5) * (b - 0.5)
+    if name == "triple":
+        return 8.0 * (a - 0.5) * (b - 0.5) * (c - 0.5)
+    return 2.0 * ((a > 0.5) & (b > 0.5)) + np.sin(6.0 * (c - 0.5))
+
+
+PLANTED = {
+    "friedman": {("x0",), ("x1",), ("x2",), ("x3",), ("x4",), ("x0", "x1")},
+    "product": {("x0", "x1")},
+    "triple": {("x0", "x1", "x2")},
+    "threshold": {("x0",), ("x1",), ("x2",), ("x0", "x1")},
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_effects_are_found(name: str) -> None:
+    X = np.random.default_rng(0).uniform(size=(800, 6))
+    clean = planted(name, X)
+    noise = 0.1 * clean.std() * np.random.default_rng(1).normal(size=len(X))
+    found = explain(KernelRidgeCV(random_state=0).fit(X, clean + noise))
+    right = PLANTED[name]
+    assert {part.columns for part in found.parts[: len(right)]} == right
+    assert found.parts[len(right)].share < 0.02
+    for part in found.parts[: len(right)]:
+        if part.order == 1:  # within the noise of the truth
+            effect = found.effect(*part.columns)
+            i = int(part.columns[0][1])
+            rng = np.random.default_rng(2)
+            others = rng.uniform(size=(4000, 6))
+            truth = []
+            for value in effect.values[0][::16]:
+                others[:, i] = value
+                truth.append(planted(name, others).mean())
+            error = effect.effect[::16] - (
+                np.array(truth) - planted(name, rng.uniform(size=(20_000, 6))).mean()
+            )
+            assert np.sqrt(np.mean(error**2)) < 0.1 * clean.std()
+
+
+# --- models that are no sums of products ---------------------------------------------------------
+
+
+def test_other_models_are_probed() -> None:
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = np.sin(X[:, 1]) + 0.2 * X[:, 0]
+    model = KernelRidge(FourierFeatures(100, gamma=0.2, random_state=0), alpha=0.1).fit(X, y)
+    found = explain(model, X, y)
+    assert isinstance(found, Probe)
+    assert found.loss == "RMSE"
+    assert list(found.importance)[:2] == ["x1", "x0"]
+    said = found.text().splitlines()
+    assert said[0].startswith("This model cannot be taken apart: FourierFeatures are not products")
+    values, effects = found.curves["x1"]
+    assert np.abs(effects - np.sin(values))[1:-1].max() < 0.1  # sin has mean 0 here
+    stand_in = found.stand_in()
+    assert isinstance(stand_in, Explanation)
+    assert "R2 = " in stand_in.text().splitlines()[0]
+    assert {part.name for part in stand_in.parts[:2]} == {"x0", "x1"}
+    with pytest.raises(ValueError, match="need rows: pass X"):
+        explain(model)
+
+
+def test_no_stand_in_for_a_model_that_it_does_not_follow() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    noise = rng.normal(size=300)
+    model = KernelRidge(FourierFeatures(400, gamma=50.0, random_state=0), alpha=1e-3).fit(X, noise)
+    found = explain(model, X, noise)
+    assert isinstance(found, Probe)
+    with pytest.raises(ValueError, match=r"R2 = .* only, below 0\.9"):
+        found.stand_in()
+
+
+def test_classifiers_are_probed_by_log_loss() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = np.where(X[:, 2] > 0, "yes", "no")
+    features = FourierFeatures(60, gamma=0.2, random_state=0)
+    found = explain(KernelRidgeClassifier(features, alpha=0.1).fit(X, y), X, y)
+    assert isinstance(found, Probe)
+    assert found.loss == "log loss"
+    assert next(iter(found.importance)) == "x2"
+
+
+def test_principal_components_are_not_columns() -> None:
+    X = rows()
+    model = KernelRidge(RowNormFeatures(20, rotate=True, random_state=0)).fit(X, target(X))
+    found = explain(model, X, target(X))
+    assert isinstance(found, Probe)
+    assert "principal components" in found.reason
+
+
+# --- words, tables and pages ---------------------------------------------------------------------
+
+
+def table(n: int = 300) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    flats = {
+        "size": rng.uniform(20, 150, n).round(),
+        "town": rng.choice(["Ulm", "Bonn", "Köln"], n, p=[0.5, 0.3, 0.2]),
+        "floor": rng.integers(0, 5, n).astype(float),
+    }
+    price = {"Ulm": 10.0, "Bonn": 15.0, "Köln": 12.0}
+    flats["rent"] = flats["size"] * np.array([price[t] for t in flats["town"]])
+    return flats
+
+
+@pytest.fixture(scope="module")
+def rent() -> TableModel:
+    return TableModel("rent", n_components=100, method="nystrom").fit(table())
+
+
+def test_a_table_is_explained_in_its_own_columns(rent: TableModel) -> None:
+    found = explain(rent)
+    assert isinstance(found, Explanation)
+    assert found.names == ("size", "town", "floor")
+    assert [part.name for part in found.parts[:3]] == ["size", "town", "size × town"]
+    town = found.effect("town")
+    assert town.values[0].tolist() == ["Bonn", "Köln", "Ulm"]
+    np.testing.assert_allclose(
+        town.weights[0], np.unique(table()["town"], return_counts=True)[1] / 300
+    )
+    assert town.effect.argmax() == 0
+    assert town.effect.argmin() == 2
+    assert 20 <= found.effect("size").values[0].min() < 30
+    few = {name: values[:4] for name, values in table().items() if name != "rent"}
+    values = found.shapley(few)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, rent.predict(few))
+    assert values.data[0, 1] == table()["town"][0]
+
+
+def test_words_and_pages(rent: TableModel) -> None:
+    found = explain(rent)
+    text = repr(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "size × town" in text
+    assert "not causes" in text
+    frame = found.to_frame()
+    assert frame["part"].tolist()[:2] == ["size", "town"]
+    assert found.to_frame("columns")["column"].tolist() == ["size", "town", "floor"]
+    assert "<table>" in found._repr_html_()
+    few = {name: values[:2] for name, values in table().items()}
+    page = found.to_html(rows=few)
+    assert page.count("<svg") >= 4
+    assert "<script" not in page
+    assert "http-equiv" not in page
+    assert "Row 2" in page
+    assert "town = " in page
+    assert page == found.to_html(rows=few)
+
+
+def test_names_from_strangers_are_escaped() -> None:
+    X = rows()
+    model = KernelRidge(NystromFeatures(20, random_state=0)).fit(X, target(X))
+    names = ["<script>alert(1)</script>", "$a$", "b\x1b[31m", "c"]
+    found = explain(model, names=names)
+    assert "<script" not in found.to_html()
+    assert "<script" not in found._repr_html_()
+    assert "\x1b" not in repr(found)
+
+
+def test_wrong_columns_are_named(fitted: Any) -> None:
+    found = explain(fitted["landmarks"])
+    with pytest.raises(ValueError, match="'y' is not a column: x0, x1"):
+        found.effect("y")
+    with pytest.raises(ValueError, match="pass 1 to 2 different names"):
+        found.effect("x0", "x0")
+    with pytest.raises(ValueError, match="names has 2 entries"):
+        explain(fitted["landmarks"], names=["a", "b"])
+
+
+def test_plots_show_what_is_there(fitted: Any) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    found = explain(fitted["landmarks"])
+    assert found.plot_effect("x2").get_xlabel() == "x2"
+    assert found.plot_effect("x0", "x1").get_ylabel() == "x1"
+    bars = found.plot_shares(3)
+    assert [label.get_text() for label in bars.get_yticklabels()][::-1] == [
+        part.name for part in found.parts[:3]
+    ]
+    ax = found.plot_waterfall(rows()[:1])
+    prediction = fitted["landmarks"].predict(rows()[:1])[0]
+    assert f"prediction {prediction:.4g}" in ax.get_title(loc="left")
+    assert len(found.plot(4).axes) >= 5
+
+
+def test_shap_takes_the_values(fitted: Any) -> None:
+    pytest.importorskip("shap")
+    found = explain(fitted["landmarks"]).shapley(rows()[:3]).to_shap()
+    assert found.values.shape == (3, 4)
+    assert found.base_values.shape == (3,)
+
+
+def test_marginals_hold_distinct_values_and_missing_ones() -> None:
+    X = np.array([[1.0, np.nan], [1.0, 2.0], [3.0, np.nan], [1.0, 2.0]])
+    values, weights = Marginals.of_rows(X).column(0)
+    assert values.tolist() == [1.0, 3.0]
+    assert weights.tolist() == [0.75, 0.25]
+    values, weights = Marginals.of_rows(X).column(1)
+    assert values[0] == 2.0
+    assert np.isnan(values[1])
+    assert weights.tolist() == [0.5, 0.5]
+    wide = np.random.default_rng(0).normal(size=(5000, 1))
+    values, weights = Marginals.of_rows(wide).column(0)
+    assert len(values) == 256
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights @ values == pytest.approx(wide.mean(), abs=0.01)
