@@ -23,10 +23,10 @@ from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
 from kernelsieve.linalg.normal_equations import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.column_basis import kernel_values
-from kernelsieve.products.local_tables import LocalTables
+from kernelsieve.products.frame import ProductFrame
+from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
-from kernelsieve.products.product_frame import ProductFrame
 
 Array = NDArray[np.float64]
 ColumnFunction = Callable[[Array], Array]  # from values (B,) to all functions of a column (K, B)
