@@ -257,8 +257,8 @@ def array_or(of_array: Rule, other: Rule) -> Rule:
 
 
 def row_matrix(n_rows: str | None, n_columns: str) -> Rule:
-    """At least one row of finite numbers, dense or CSR (which a file holds in canonical form)."""
-    dense = array(n_rows, n_columns, dtype=FLOATS, order="C")
+    """At least one row of finite numbers or NaN, dense or CSR (in canonical form in a file)."""
+    dense = array(n_rows, n_columns, dtype=FLOATS, order="C", finite=False)
 
     def rule(value: Any, where: str, sizes: Sizes) -> Any:
         if sp.issparse(value):
@@ -267,6 +267,8 @@ def row_matrix(n_rows: str | None, n_columns: str) -> Rule:
                     _agree(name, length, where, sizes)
         else:
             dense(value, where, sizes)
+            if np.isinf(value).any():
+                wrong(where, "has an infinite value")
         if value.shape[0] == 0:
             wrong(where, "has no rows")
         return value

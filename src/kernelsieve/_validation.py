@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn import get_config
-from sklearn.utils import check_array
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import validate_data
 
 FLOATS = (np.float64, np.float32)
@@ -40,20 +40,33 @@ def refuse_dates(X: Any, name: str = "X") -> Any:
     return X
 
 
-def check_points(X: Any, name: str = "X") -> Any:
-    """Convert X to finite float32 or float64 rows: a C-ordered array or canonical CSR."""
+def check_points(X: Any, name: str = "X", *, missing: bool = False) -> Any:
+    """Convert X to finite float32 or float64 rows: a C-ordered array or canonical CSR.
+
+    With ``missing``, NaN is accepted.
+    """
     refuse_dates(X, name)
     with np.errstate(invalid="ignore"):  # in a sum of huge numbers of both signs
-        X = check_array(X, accept_sparse="csr", dtype=FLOATS, order="C", input_name=name)
+        X = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            order="C",
+            input_name=name,
+            ensure_all_finite="allow-nan" if missing else True,
+        )
     return canonical_rows(X)
 
 
 def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
     """Validate X, and ``y`` among the options, by scikit-learn for an estimator.
 
-    With ``reset``, entries are refused whose squares overflow.
+    With ``reset``, entries are refused whose squares overflow. NaN is accepted where the tags of
+    the estimator say so.
     """
     refuse_dates(X)
+    if get_tags(estimator).input_tags.allow_nan:
+        options["ensure_all_finite"] = "allow-nan"
     with np.errstate(invalid="ignore"):
         found = validate_data(
             estimator, X, reset=reset, accept_sparse="csr", dtype=FLOATS, order="C", **options
@@ -70,7 +83,7 @@ def check_range(X: Any) -> None:
     values = X.data if sp.issparse(X) else X
     if values.dtype != np.float64 or values.size == 0:
         return
-    largest = float(max(values.max(), -values.min()))
+    largest = float(max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)))
     if largest > LARGEST_ENTRY:
         raise ValueError(
             f"X has an entry of size {largest:.3g}, whose square exceeds what float64 can hold: "
@@ -90,6 +103,24 @@ def sparse_output(Z: Any) -> Any:
     """Convert to a CSR matrix or array, as scikit-learn's ``sparse_interface`` asks."""
     interface = get_config().get("sparse_interface", "spmatrix")  # since scikit-learn 1.9
     return sp.csr_array(Z) if interface == "sparray" else sp.csr_matrix(Z)
+
+
+def column_numbers(columns: Any, n_columns: int, names: Any = None) -> list[int]:
+    """The numbers of columns that are given as numbers, names or a mask."""
+    given = np.asarray(columns)
+    if given.dtype == bool:
+        if given.shape != (n_columns,):
+            raise ValueError(f"a mask of {given.size} columns is for X with {n_columns}")
+        return [int(i) for i in np.flatnonzero(given)]
+    known = {} if names is None else {str(name): i for i, name in enumerate(names)}
+    numbers = [known.get(str(c), c) for c in given.ravel().tolist()]
+    for number in numbers:
+        if not (isinstance(number, int) and 0 <= number < n_columns):
+            raise ValueError(
+                f"categorical_features names {number!r}, which is not one of the {n_columns} "
+                "columns: use numbers from 0, names of a DataFrame, or a mask"
+            )
+    return sorted(set(numbers))
 
 
 def check_positive(value: Any, name: str, why: str) -> float:

@@ -276,7 +276,10 @@ class _Spaces:
         if isinstance(self.kernel, Product):
             d = rows.shape[1]
             families, rates = self.kernel.families_for(d), self.kernel.rates_for(d)
-            tables = LocalBasis.of_rows(families, rates, self.frame, rows, loss)
+            references = None
+            if self.kernel.references is not None:
+                references = [self.kernel.reference(i, d) for i in range(d)]
+            tables = LocalBasis.of_rows(families, rates, self.frame, rows, loss, references)
             return TableSpace(self.frame, tables, rows, plan)
         frame = self.rotated if rotate else self.frame.along_columns(rows)
         assert frame is not None

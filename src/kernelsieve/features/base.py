@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
-from kernelsieve._random import root_seed
+from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
 from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
 from kernelsieve.kernels import (
@@ -36,6 +36,7 @@ from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
 BOUNDED = (Gaussian, Laplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
@@ -74,6 +75,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
+    def check_stored_rows(self, rows: Any, where: str) -> None:
+        """Refuse rows of a model file with missing values that the kernel cannot compare."""
+        known = getattr(self.kernel_, "references", None) is not None
+        if not known and not sp.issparse(rows) and np.isnan(rows).any():
+            wrong(where, "has missing values, which the kernel does not compare")
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the map from the rows of X.
 
@@ -91,7 +98,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         rows = self._source(X, y)
         self._check_n_components()
         thread_count(self.n_jobs)
-        self.kernel_ = self._resolve_kernel(rows)
+        self.kernel_ = self._with_references(self._resolve_kernel(rows), rows)
         self._check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
         return self
@@ -229,6 +236,15 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         degree, coef0 = getattr(self, "degree", 3), getattr(self, "coef0", 1.0)
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
 
+    def _with_references(self, kernel: Kernel, rows: Source) -> Kernel:
+        """A product kernel that says what missing values are compared by, if there are any."""
+        if not isinstance(kernel, Product) or kernel.references is not None or rows.sparse:
+            return kernel
+        if not rows.reduce(lambda block: int(np.isnan(block.X).sum())):
+            return kernel
+        some = keyed_rows(rows.shape[0], REFERENCE_ROWS, 0, "reference")
+        return kernel.with_references(rows[some])
+
     def _learned_kernel(self, X: Source) -> Kernel:
         """The kernel that explains the targets (numbers or labels) best."""
         summary = target_summary(X)
@@ -256,5 +272,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        kernel = self.kernel
+        tags.input_tags.allow_nan = isinstance(kernel, Kernel) and kernel.allows_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

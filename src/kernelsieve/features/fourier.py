@@ -215,6 +215,11 @@ class FourierFeatures(FeatureMap):
                     # A list: scipy 1.12 has no single rows of sparse arrays.
                     _raise_too_far(X[rows][[bad]])
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False  # a wave has no value at NaN
+        return tags
+
     def _block_rows(self, dtype: Any) -> int:
         rows = super()._block_rows(dtype)
         return max(rows, BLOCK_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows

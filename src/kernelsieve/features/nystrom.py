@@ -105,6 +105,7 @@ class NystromFeatures(FeatureMap):
 
     def _complete(self) -> None:
         super()._complete()
+        self.check_stored_rows(self.landmarks_, "landmarks_")
         self.n_components_ = len(self.whitening_)
 
     def __init__(

@@ -22,7 +22,8 @@ class RowNormFeatures(SampledFeatures):
         the number until the spectral error on held-out rows is below ``eps``.
     kernel : Kernel or str, default "gaussian"
         A kernel with a Taylor series, a `Product` of one-dimensional kernels (on dense data), the
-        name of one, or "learned" for the product kernel that explains the target best.
+        name of one, or "learned" for the product kernel that explains the target best. With
+        a `Product`, NaN stands for a missing value.
     gamma : "scale", "auto" or float, default "scale"
         Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
@@ -46,6 +47,11 @@ class RowNormFeatures(SampledFeatures):
     basis : "auto", "monomial" or "mercer"
         Powers of the coordinates, or functions adapted to their distributions (for the Gaussian and
         product kernels on dense data). "auto" compares both where both are possible.
+    categorical_features : sequence of int, str or bool, optional
+        Numbers or names of columns that hold codes of categories, or a mask of all columns. They
+        get the family "categorical" of ``kernels.Product``: 1 where two codes are equal, else
+        exp(-rate). For kernel="gaussian" and "laplacian" that rate is the exponent of two columns
+        at their typical distance, if they have variance 1.
     random_state : int, RandomState, Generator or None, default None
         Seed of all random choices; None draws a new one for every fit.
     n_jobs : int, optional
@@ -102,6 +108,7 @@ class RowNormFeatures(SampledFeatures):
         center: Any = "auto",
         rotate: Any = "auto",
         basis: str = "auto",
+        categorical_features: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -116,6 +123,7 @@ class RowNormFeatures(SampledFeatures):
         self.center = center
         self.rotate = rotate
         self.basis = basis
+        self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
 

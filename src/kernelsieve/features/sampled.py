@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from kernelsieve._state import instance, wrong
-from kernelsieve._validation import check_choice, check_positive
+from kernelsieve._validation import check_choice, check_positive, column_numbers
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.engine.choose import Choice, Request, choose
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.scores import Selector
 from kernelsieve.features.base import BOUNDED, FeatureMap
+from kernelsieve.kernels import Kernel
+from kernelsieve.kernels.resolve import with_categories
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.products.tents import FIRST_TENT
@@ -47,6 +49,7 @@ class SampledFeatures(FeatureMap):
     center: Any
     rotate: Any
     basis: str
+    categorical_features: Any
 
     features_: ProductFeatures
     basis_: str
@@ -81,6 +84,13 @@ class SampledFeatures(FeatureMap):
         self.truncation_degree_ = None if series is None else series.degree
         self.weights_ = self.features_.weights
         self.capped_columns_ = getattr(basis, "capped", np.empty(0, dtype=np.int64))
+
+    def _resolve_kernel(self, X: Source) -> Kernel:
+        if self.categorical_features is None:
+            return super()._resolve_kernel(X)
+        names = getattr(self, "feature_names_in_", None)
+        columns = column_numbers(self.categorical_features, X.shape[1], names)
+        return with_categories(self.kernel, self.gamma, X, columns)
 
     @abstractmethod
     def _selector(self, rows: Source, alpha: float) -> Selector:

@@ -204,6 +204,8 @@ def truncation_degree(
 class Kernel(Persistent, ABC):
     """A positive definite function of two points; calling it returns the exact Gram matrix."""
 
+    allows_missing: ClassVar[bool] = False  # whether rows may hold NaN
+
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Compute the exact Gram matrix k(x, y) for the rows of X and Y.
 
@@ -220,9 +222,9 @@ class Kernel(Persistent, ABC):
         K : ndarray of shape (n, m)
             float32 if both X and Y are, else float64.
         """
-        X = check_points(X)
+        X = check_points(X, missing=self.allows_missing)
         if Y is not None:
-            Y = check_points(Y, "Y")
+            Y = check_points(Y, "Y", missing=self.allows_missing)
             if X.shape[1] != Y.shape[1]:
                 raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}")
         return self._gram(X, X if Y is None else Y, Y is None, n_jobs)

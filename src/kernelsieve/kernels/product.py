@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from kernelsieve._native.product_gram import (
     multiply_polynomials,
 )
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve._state import Rule, Sizes, choice, instance, list_of, number, optional
+from kernelsieve._state import Persistent, Rule, Sizes, choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, Kernel, empty_gram
 from kernelsieve.kernels.distance import distances, manhattan
@@ -31,6 +31,40 @@ SHOWN = 6  # rates in a repr
 POLYNOMIAL_COLUMNS = 16
 LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
+MOST_VALUES = 64  # that missing values of a numeric column are compared by
+MOST_LEVELS = 1024  # the same for a categorical column
+
+
+@dataclass(frozen=True)
+class Reference(Persistent):
+    """Some values of a column, and the share of the rows that each stands for."""
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    _state_fields: ClassVar = {
+        "values": list_of(number(), tuple),
+        "weights": list_of(number(0.0, 1.0), tuple),
+    }
+
+    def __post_init__(self) -> None:
+        total = sum(self.weights)
+        if len(self.values) != len(self.weights) or not (total <= 1.0 + 1e-6):
+            raise ValueError(
+                f"{len(self.values)} values with {len(self.weights)} weights that sum to {total}: "
+                "each value needs a weight, and they sum to 1"
+            )
+
+    @classmethod
+    def of(cls, column: NDArray[Any], most: int) -> Reference:
+        """The distinct values of a column if they are at most ``most``; else quantiles."""
+        known = np.sort(column[~np.isnan(column)].astype(np.float64))
+        values, counts = np.unique(known, return_counts=True)
+        if len(values) > most:
+            values = known[((np.arange(most) + 0.5) / most * len(known)).astype(np.int64)]
+            values, counts = np.unique(values, return_counts=True)
+        weights = counts / max(1, counts.sum())
+        return cls(tuple(values.tolist()), tuple(weights.tolist()))
 
 
 def _one_or_each(rule: Rule) -> Rule:
@@ -64,6 +98,11 @@ class Product(Kernel):
         - "categorical": 1 where x = y, else exp(-r)
     warps : sequence of Warp, one for each column, optional
         A monotone function of each column, applied first. Categorical columns ignore theirs.
+    references : sequence of Reference, one for each column, optional
+        What a missing value (NaN) is compared by: its kernel with a value is the mean kernel of
+        these values with it, and its kernel with another missing value is 1. Feature maps take them
+        from the rows of ``fit`` if some value is missing there; ``with_references`` does it for the
+        exact kernel.
 
     Examples
     --------
@@ -80,21 +119,25 @@ class Product(Kernel):
     rates: Any
     families: Any = "gaussian"
     warps: Any = None
+    references: Any = None
 
+    allows_missing: ClassVar[bool] = True
     _state_fields: ClassVar = {
         "rates": _one_or_each(number(0.0, 1e150)),
         "families": _one_or_each(choice(*FAMILIES)),
         "warps": optional(list_of(instance(Warp), tuple)),
+        "references": optional(list_of(instance(Reference), tuple)),
     }
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "rates", _numbers(self.rates))
         if not isinstance(self.families, str):
-            set_field(self, "families", _as_tuple(self.families, str))
-        if self.warps is not None:
-            set_field(self, "warps", _as_tuple(self.warps, Warp))
-        for name, kind in (("families", str), ("warps", Warp)):
+            set_field(self, "families", _as_strings(self.families))
+        for name in ("warps", "references"):
+            if getattr(self, name) is not None:
+                set_field(self, name, tuple(getattr(self, name)))
+        for name, kind in (("families", str), ("warps", Warp), ("references", Reference)):
             value = getattr(self, name)
             if isinstance(value, tuple) and not all(isinstance(item, kind) for item in value):
                 raise TypeError(f"{name}={value!r} must hold a {kind.__name__} for each column")
@@ -112,7 +155,12 @@ class Product(Kernel):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments that make this kernel."""
-        return {"rates": self.rates, "families": self.families, "warps": self.warps}
+        return {
+            "rates": self.rates,
+            "families": self.families,
+            "warps": self.warps,
+            "references": self.references,
+        }
 
     def __repr__(self) -> str:
         if isinstance(self.rates, float):
@@ -203,7 +251,14 @@ class Product(Kernel):
         Product
         """
         rates = np.asarray(self.rates, dtype=np.float64) * factor
-        return Product(rates if rates.ndim else float(rates), self.families, self.warps)
+        return replace(self, rates=rates if rates.ndim else float(rates))
+
+    def with_categories(self, columns: Iterable[int], n_columns: int) -> Product:
+        """The same kernel, with these of ``n_columns`` columns categorical; rates stay."""
+        families = list(self.families_for(n_columns))
+        for column in columns:
+            families[column] = "categorical"
+        return replace(self, families=tuple(families))
 
     def _check_columns(self, n_columns: int) -> None:
         if self.n_columns is not None and self.n_columns != n_columns:
@@ -276,7 +331,7 @@ class Product(Kernel):
     # --- Gram matrices ---------------------------------------------------------------------------
 
     def diag(self, X: Any) -> NDArray[Any]:
-        X = check_points(X)
+        X = check_points(X, missing=True)
         self._check_columns(X.shape[1])
         return np.ones(X.shape[0], dtype=X.dtype)
 
@@ -291,16 +346,84 @@ class Product(Kernel):
             return gram
         left = self.columns(X, columns)
         right = left if symmetric else self.columns(Y, columns)
-        codes = family_codes(self.families_for(d))[columns]
-        if (codes == GAUSSIAN).all():
+        whole = ~(np.isnan(left).any(axis=0) | np.isnan(right).any(axis=0))
+        codes, rates = family_codes(self.families_for(d))[columns], self.rates_for(d)[columns]
+        if whole.all() and (codes == GAUSSIAN).all():
             left = left.astype(dtype, copy=False)
             right = left if symmetric else right.astype(dtype, copy=False)
             gram = distances(left, right, -1.0, np.exp, n_jobs)
         else:
-            gram = product_gram(left, right, codes, self.rates_for(d)[columns], dtype, n_jobs)
+            parts = left[:, whole], right[:, whole], codes[whole], rates[whole]
+            gram = product_gram(*parts, dtype, n_jobs)
+        for place in np.flatnonzero(~whole):
+            lines = left[:, place], right[:, place]
+            self._multiply_missing(gram, int(columns[place]), d, *lines, n_jobs)
         if symmetric:
             np.fill_diagonal(gram, 1.0)
         return gram
+
+    # --- missing values --------------------------------------------------------------------------
+
+    def with_references(self, X: NDArray[Any]) -> Product:
+        """The same kernel, with the columns of X to compare missing values by.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+
+        Returns
+        -------
+        Product
+        """
+        families = self.families_for(X.shape[1])
+        most = [MOST_LEVELS if family == "categorical" else MOST_VALUES for family in families]
+        columns = zip(X.T, most, strict=True)
+        return replace(self, references=tuple(Reference.of(*column) for column in columns))
+
+    def reference(
+        self, column: int, n_columns: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Scaled coordinates and weights of what missing values of a column are compared by."""
+        if self.references is None:
+            raise ValueError(
+                f"X has missing values in column {column}, and {self!r} does not say what to "
+                "compare them by: use kernel.with_references(X)"
+            )
+        reference = self.references[column]
+        points = np.array(reference.values)
+        if self.families_for(n_columns)[column] != "categorical":
+            points = points if self.warps is None else self.warps[column](points)
+            points = points * self.rates_for(n_columns)[column]
+        return points, np.array(reference.weights)
+
+    def _multiply_missing(
+        self,
+        gram: NDArray[Any],
+        column: int,
+        d: int,
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        n_jobs: int | None,
+    ) -> None:
+        """Multiply the kernel of a column with missing values into the kernels of the others."""
+        code, rate = family_codes(self.families_for(d))[[column]], self.rates_for(d)[[column]]
+        points, weights = self.reference(column, d)
+        if not len(points):
+            return  # a column without any values: nothing can be compared
+
+        def kernel(u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[Any]:
+            pair = np.nan_to_num(u)[:, None], np.nan_to_num(v)[:, None]
+            return product_gram(*pair, code, rate, gram.dtype, 1)
+
+        absent, to_left = np.isnan(right), kernel(right, points) @ weights
+
+        def multiply(rows: slice) -> None:
+            factor, missing = kernel(left[rows], right), np.isnan(left[rows])
+            factor[:, absent] = (kernel(left[rows], points) @ weights)[:, None]
+            factor[missing] = np.where(absent, 1.0, to_left)
+            gram[rows] *= factor
+
+        map_row_blocks(multiply, len(left), TILE_ROWS, n_jobs)
 
     def _check_sparse(self, X: Any) -> None:
         families = {self.families_for(X.shape[1])[c] for c in self.active(X.shape[1])}
@@ -416,10 +539,8 @@ def _numbers(rates: Any) -> float | tuple[float, ...]:
     return tuple(values.tolist())
 
 
-def _as_tuple(values: Any, kind: type) -> tuple[Any, ...]:
-    if isinstance(values, tuple):
-        return values
-    return tuple(kind(v) if kind is str else v for v in values)
+def _as_strings(values: Any) -> tuple[Any, ...]:
+    return values if isinstance(values, tuple) else tuple(str(value) for value in values)
 
 
 def _counted(names: Iterable[str]) -> str:

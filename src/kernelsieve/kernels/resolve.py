@@ -83,6 +83,41 @@ def resolve_kernel(
     return NAMES[kernel](_resolve_gamma(gamma, X), degree, coef0)
 
 
+def with_categories(kernel: Any, gamma: Any, X: Source, columns: list[int]) -> Product:
+    """A user's kernel as a product in which some columns are categorical.
+
+    Parameters
+    ----------
+    kernel : Product, Gaussian, Laplacian, or the name of one of the latter
+    gamma : "scale", "auto" or float
+        "scale" looks at the other columns alone.
+    X : Source
+    columns : list of int
+        Numbers of the categorical columns.
+    """
+    d = X.shape[1]
+    kernel = from_gaussian_process(kernel)
+    if isinstance(gamma, str) and gamma == "scale" and isinstance(kernel, str):
+        known, others = moments(X), np.setdiff1d(np.arange(d), columns)
+        squares = known.mean_squares(known.means)[others] + known.means[others] ** 2
+        variance = float(squares.mean() - known.means[others].mean() ** 2) if len(others) else 0.0
+        gamma = 1.0 / (d * variance) if variance > 0 else 1.0 / d
+    resolved = resolve_kernel(kernel, X, gamma)
+    if isinstance(resolved, Product):
+        return resolved.with_categories(columns, d)
+    if not isinstance(resolved, Gaussian | Laplacian):
+        raise ValueError(
+            f"{resolved!r} is not a product over columns, so none can be categorical: use "
+            "'gaussian', 'laplacian' or kernels.Product"
+        )
+    family = "gaussian" if isinstance(resolved, Gaussian) else "laplacian"
+    rates = np.full(d, math.sqrt(resolved.gamma) if family == "gaussian" else resolved.gamma)
+    # E (x - y)^2 = 2 and E |x - y| = 2 / sqrt(pi) for normal values of variance 1.
+    typical = 2.0 if family == "gaussian" else 2.0 / math.sqrt(math.pi)
+    rates[columns] = resolved.gamma * typical
+    return Product(rates, family).with_categories(columns, d)
+
+
 def from_gaussian_process(kernel: Any) -> Any:
     """The same kernel as one of ours, if it comes from ``sklearn.gaussian_process.kernels``.
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight
 
 from kernelsieve._parallel import one_thread, thread_count
@@ -148,6 +149,10 @@ class FeatureModel(PersistentEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        features = getattr(self, "features", None)
+        tags.input_tags.allow_nan = (
+            isinstance(features, FeatureMap) and get_tags(features).input_tags.allow_nan
+        )
         return tags
 
 

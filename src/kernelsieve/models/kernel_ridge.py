@@ -176,6 +176,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         dual, ndim = getattr(self, "dual_coef_", None), self.coef_.ndim
         if (dual is None) == hasattr(self, "X_fit_"):
             wrong("dual_coef_", "and X_fit_ must be given together")
+        if dual is not None:
+            self.features_.check_stored_rows(self.X_fit_, "X_fit_")
         if np.ndim(self.intercept_) + 1 != ndim or (dual is not None and dual.ndim != ndim):
             wrong("coef_", "has another number of outputs than the other coefficients")
         self._single_output = ndim == 1

@@ -10,6 +10,7 @@ from kernelsieve.diagnostics import Estimate
 from kernelsieve.features.auto import Trial
 from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.persistence._container import ModelFileError
@@ -101,6 +102,7 @@ for _class in (
     TableEncoder,
     TableModel,
     Trial,
+    Reference,
     Warp,
     features.AdaptiveFeatures,
     features.AutoFeatures,

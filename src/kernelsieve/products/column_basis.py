@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kernelsieve.products.cells import MOST_POINTS, Cells, anchor_points, markov_knots
 
+Reference = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their weights
 ROOT2, ROOT3, ROOT5 = np.sqrt([2.0, 3.0, 5.0])
 SMALLEST_EIGENVALUE = 1e-13  # of the largest: rounding
 EVERYWHERE = 1e-7  # weight of all points together in a distribution: it orders what has no rows
@@ -162,6 +163,7 @@ def column_basis(
     rate: float = 1.0,
     tol: float = ROUNDING,
     align: str = "variance",
+    reference: Reference | None = None,
 ) -> ColumnBasis:
     """The basis adapted to a column with these values.
 
@@ -179,18 +181,26 @@ def column_basis(
     align : "variance", "mean" or "zero"
         What the first function is: that of the largest mean square; that along the mean of e(u), so
         that all others have mean 0; or k(u, 0), so that all others are 0 at 0 (sparse columns).
+    reference : (points, weights), optional
+        The distribution that a missing value stands for; None takes that of the cells.
     """
     if rate == 0.0 or not len(cells):
         return CONSTANT
     if family == "categorical":
-        return category_basis(cells, float(np.exp(-rate)), tol, align)
+        return category_basis(cells, float(np.exp(-rate)), tol, align, reference)
     points = _points(family, cells, align)
+    if family == "laplacian" and reference is not None:  # no tent may hold a part of their mean
+        points = np.union1d(points, reference[0])
     plain = ColumnBasis(family, points, _whitening(family, points), *_nothing(len(points)))
-    return _kept(_adapted(plain, cells, align), cells, tol)
+    return _kept(_adapted(plain, cells, align, reference), cells, tol)
 
 
 def category_basis(
-    cells: Cells, rho: float, tol: float = ROUNDING, align: str = "variance"
+    cells: Cells,
+    rho: float,
+    tol: float = ROUNDING,
+    align: str = "variance",
+    reference: Reference | None = None,
 ) -> ColumnBasis:
     """k = rho + (1 - rho) [u = v]: a constant and an indicator for each of the heaviest levels.
 
@@ -204,7 +214,7 @@ def category_basis(
     matrix[:, 0] = np.sqrt(rho)
     np.fill_diagonal(matrix[:, 1:], np.sqrt(1.0 - rho))
     plain = ColumnBasis("categorical", levels, matrix, *_nothing(len(matrix)))
-    adapted = _kept(_adapted(plain, cells, align), cells, tol)
+    adapted = _kept(_adapted(plain, cells, align, reference), cells, tol)
     return replace(adapted, capped=len(levels) < len(cells) or not cells.distinct)
 
 
@@ -250,11 +260,13 @@ def _markov_whitening(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return whitening
 
 
-def _adapted(plain: ColumnBasis, cells: Cells, align: str) -> ColumnBasis:
+def _adapted(
+    plain: ColumnBasis, cells: Cells, align: str, reference: Reference | None
+) -> ColumnBasis:
     """The same space with functions rotated to the distribution of the training values.
 
-    A missing value is the mean of all others, and for the rest a function of its own, so that
-    k(missing, missing) = 1.
+    A missing value is the mean of all others (or of those in ``reference``), and for the rest a
+    function of its own, so that k(missing, missing) = 1.
     """
     plain = replace(plain, masses=np.zeros(plain.matrix.shape[1]))
     if plain.family in FAMILIES:  # these vary little within a cell; categories do not
@@ -267,10 +279,12 @@ def _adapted(plain: ColumnBasis, cells: Cells, align: str) -> ColumnBasis:
     trained = (values * cells.weights[:, None]).T @ values
     moment = (1.0 - EVERYWHERE) * trained + EVERYWHERE / len(between) * between.T @ between
     mean = cells.weights @ values
-    missing, matrix = mean, plain.matrix
+    missing = mean if reference is None else reference[1] @ plain._known(reference[0])
+    matrix = plain.matrix
     if share > 0.0:
-        own = np.sqrt(max(0.0, 1.0 - float(mean @ mean)))
-        missing, mean = np.append(mean, own), np.append(mean, share * own)
+        own = np.sqrt(max(0.0, 1.0 - float(missing @ missing)))
+        mean = np.append((1.0 - share) * mean + share * missing, share * own)
+        missing = np.append(missing, own)
         own_part = share * np.outer(missing, missing)
         moment = (1.0 - share) * np.pad(moment, (0, 1)) + own_part
         trained = (1.0 - share) * np.pad(trained, (0, 1)) + own_part

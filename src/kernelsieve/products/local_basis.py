@@ -16,7 +16,13 @@ from kernelsieve._native.local import draw_tents
 from kernelsieve._native.products import atom_ranges
 from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
 from kernelsieve.products.cells import MOST_POINTS, ColumnCells
-from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis, kernel_values
+from kernelsieve.products.column_basis import (
+    FAMILIES,
+    ColumnBasis,
+    Reference,
+    column_basis,
+    kernel_values,
+)
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import (
     FIRST_TENT,
@@ -71,16 +77,19 @@ class LocalBasis:
         cells: ColumnCells,
         tol: float,
         align: str = "variance",
+        references: Sequence[Reference] | None = None,
     ) -> LocalBasis:
         """Bases adapted to columns with these values, up to a loss of ``tol`` in each.
 
         A column with rate 0 has the constant alone. Other rates matter to categories only: scaled
-        coordinates hold those of all other families.
+        coordinates hold those of all other families. ``references`` say what missing values of each
+        column stand for.
         """
         columns = list(zip(families, rates, cells.columns, strict=True))
+        standing = [None] * len(columns) if references is None else references
         bases = [
-            column_basis(family, cell, rate=float(rate), tol=tol, align=align)
-            for family, rate, cell in columns
+            column_basis(f, cell, rate=float(rate), tol=tol, align=align, reference=reference)
+            for (f, rate, cell), reference in zip(columns, standing, strict=True)
         ]
         masses = [
             interval_masses(cell, basis.points) if basis.tents else NO_INTERVALS
@@ -96,13 +105,15 @@ class LocalBasis:
         frame: Any,
         source: Source,
         tol: float,
+        references: Sequence[Reference] | None = None,
     ) -> LocalBasis:
         """Bases adapted to the points of a source in a frame, up to a loss of ``tol``."""
 
         def summary(block: Block) -> ColumnCells:
             return ColumnCells.of_points(frame.points(block.X))
 
-        return cls.adapted(families, rates, source.reduce(summary, BLOCK_ROWS), tol)
+        cells = source.reduce(summary, BLOCK_ROWS)
+        return cls.adapted(families, rates, cells, tol, references=references)
 
     @property
     def has_tents(self) -> bool:
