@@ -93,6 +93,10 @@ class AdaptiveFeatures(SampledFeatures):
     missed_leverage_ : float
         The share of the kernel's ridge leverage that the pool did not hold. NaN for
         sampler="paper", which has no pool.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------

@@ -93,6 +93,14 @@ class AutoFeatures(FeatureMap):
         Why it was chosen.
     trials_ : list of Trial
         Results of the trials; empty if only one map was possible.
+    kernel_ : Kernel
+        The kernel in use.
+    n_components_ : int
+        Number of features.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------

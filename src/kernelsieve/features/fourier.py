@@ -84,6 +84,10 @@ class FourierFeatures(FeatureMap):
         Number of features.
     kernel_ : Kernel
         The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------

@@ -62,6 +62,10 @@ class MaclaurinFeatures(SeriesFeatures):
         Number of features.
     kernel_ : Kernel
         The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Notes
     -----

@@ -80,6 +80,10 @@ class NystromFeatures(FeatureMap):
         Number of landmarks in use.
     kernel_ : Kernel
         The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------

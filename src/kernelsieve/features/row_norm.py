@@ -81,6 +81,10 @@ class RowNormFeatures(SampledFeatures):
         The statistical dimension of the kernel at alpha, estimated on held-out rows on first use.
     spectral_epsilon_ : Estimate
         The spectral error of the features at alpha, estimated on held-out rows on first use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------

@@ -48,6 +48,10 @@ class TensorSketchFeatures(FeatureMap):
         Number of features.
     kernel_ : Kernel
         The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
 
     Examples
     --------
