@@ -59,7 +59,7 @@ from kernelsieve.models._base import (
     mixing_of,
     times,
 )
-from kernelsieve.sources.base import ArraySource, Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.sources.summaries import squared_norms
 
@@ -503,6 +503,21 @@ class KernelRidge(RegressorMixin, FeatureModel):
             mean = np.concatenate(parts).astype(dtype, copy=False)
             mean = mean + np.asarray(self.intercept_, dtype=dtype)
         return finite(mean, "the predictions")
+
+    def _left_out_residuals(self, rows: Block, repetitions: Any = None) -> NDArray[np.float64]:
+        """Leave-one-out residuals at some of the rows that the model was fitted to.
+
+        ``repetitions`` are the parts of the weights that repeat a row: one of the repetitions is
+        left out, with the rest of its weight.
+        """
+        posterior = self._known_posterior()
+        leverages = np.concatenate(self._map_blocks(lambda Z, _: posterior.leverages(Z), rows.X))
+        weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
+        repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
+        left = np.maximum(1.0 - weights / repeated * leverages, 1e-6)
+        targets = np.asarray(rows.y, dtype=np.float64)
+        residuals = targets - self.predict(ArraySource(rows.X))
+        return residuals / left.reshape(-1, *[1] * (residuals.ndim - 1))
 
     def _known_posterior(self) -> Posterior:
         if self._posterior is None:

@@ -14,7 +14,7 @@ from kernelsieve._state import instance, number, wrong
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import ArraySource, Block, as_source, lazy_on_dask, recoded
+from kernelsieve.sources.base import Block, as_source, lazy_on_dask, recoded
 
 CALIBRATION_ROWS = 20_000
 
@@ -137,18 +137,9 @@ class KernelRidgeClassifier(FeatureClassifier):
 
         One positive factor for all scores, so that the likeliest class is the predicted one.
         """
-        ridge, count = self.ridge_, len(rows)
-        posterior = ridge._known_posterior()
-        leverages = np.concatenate(ridge._map_blocks(lambda Z, _: posterior.leverages(Z), rows.X))
+        count = len(rows)
         share = np.ones(count) if signs.weights is None else signs.weights
-        # One of several repetitions of a row is left out, with all of its class weight.
-        repetitions = 1.0 if rows.weights is None else np.maximum(rows.weights, 1.0)
-        left = np.maximum(1.0 - share / repetitions * leverages, 1e-6)
-        targets = signs.y
-        residuals = (targets - ridge.predict(ArraySource(rows.X))).reshape(count, -1) / left[
-            :, None
-        ]
-        scores = _both_classes((targets.reshape(count, -1) - residuals).reshape(targets.shape))
+        scores = _both_classes(signs.y - self.ridge_._left_out_residuals(signs, rows.weights))
         places = np.searchsorted(self.classes_, column_or_1d(rows.y))
 
         def loss(log_sharpness: float) -> float:

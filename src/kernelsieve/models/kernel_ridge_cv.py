@@ -16,7 +16,7 @@ from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import FeatureModel, columns_of, relevances_of
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
 from kernelsieve.tuning.learned import choose_learned
 from kernelsieve.tuning.search import positive_numbers, search
 
@@ -216,11 +216,11 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        self.gamma_, self.alpha_, self.best_rmse_ = None, chosen.alpha, chosen.rmse
+        self.gamma_, self.alpha_ = None, chosen.alpha
         self.cv_results_ = {
             "gamma": np.full(len(chosen.tried), None, dtype=object),
             "alpha": np.array([tried.alpha for tried in chosen.tried]),
-            "rmse": np.array([tried.rmse for tried in chosen.tried]),
+            "rmse": chosen.scale * np.array([tried.rmse for tried in chosen.tried]),
         }
         features = NystromFeatures(
             chosen.n_components, kernel=chosen.kernel, random_state=seed, n_jobs=self.n_jobs
@@ -228,7 +228,16 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.model_ = self._ridge(features, chosen.alpha).set_params(refine=chosen.exact).fit(given)
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
+        self.best_rmse_ = chosen.rmse
+        if np.isnan(chosen.rmse):
+            self.best_rmse_ = self._left_out_rmse(given.take(chosen.unseen))
         return self
+
+    def _left_out_rmse(self, rows: Block) -> float:
+        """The leave-one-out error at some of the rows that the model was fitted to."""
+        residuals = self.model_._left_out_residuals(rows).reshape(len(rows), -1)
+        squares = np.mean(residuals**2, axis=1)
+        return float(np.sqrt(np.average(squares, weights=rows.weights)))
 
     @property
     def kernel_(self) -> Kernel:

@@ -1,8 +1,10 @@
 """A learned kernel for a ridge: rates on some rows; family, width and alpha on others.
 
-The rates come from the likelihood of rows A (``kernels.learn``). What the likelihood cannot know,
-the map and its size, is judged on rows outside A by leave-one-out residuals of the ridge that
-will be used: which family, one common factor of all rates, and alpha.
+The rates come from the likelihood of rows A (``kernels.learn``). What the likelihood cannot know is
+judged on rows outside A, by the error of ridges: which family, which columns, one common factor of
+all rates, how far they should go back to their mean, and alpha. The kernel with equal rates takes
+part, so that nothing is learned where learning does not pay. The error that users see comes from
+rows that had no part in any of this.
 """
 
 from __future__ import annotations
@@ -10,23 +12,28 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
 from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._random import keyed_rows
-from kernelsieve.kernels import LearnedKernel, Product
-from kernelsieve.kernels.learning import learn_several
-from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower
-from kernelsieve.linalg.solvers import regularised_cholesky
-from kernelsieve.sources.base import Block, Source
+from kernelsieve.kernels import Product
+from kernelsieve.kernels.learning.learner import (
+    LEARNABLE,
+    SCREENED_ROWS,
+    Learner,
+    best_of_families,
+)
+from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.sources.base import Source
+from kernelsieve.tuning.judge import Judge
+from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, RidgeErrors, SetApart
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 FEW_ROWS = 200  # of fewer a best width means little, and nobody is warned of it
 
@@ -38,40 +45,71 @@ class LearnOptions:
     Attributes
     ----------
     learn_rows : int
-        Rows A. At most half of all rows while families are compared.
+        Rows A. At most three quarters of all rows.
     exact_rows : int
         Up to so many rows the ridge is solved for the exact kernel, beyond by landmarks.
     landmarks : int
-    judged_rows, judged_landmarks : int
-        Of the ridge that compares kernels, where the table has more.
     left_out_rows : int
-        Up to so many rows the exact kernel is judged by leave-one-out; beyond, on rows set apart.
-    apart_rows, exact_judged_rows : int
-        Rows set apart, and rows that they are predicted from.
+        Up to so many rows kernels are compared by leave-one-out; beyond, on rows set apart.
+    apart_rows, known_rows : int
+        Rows set apart, and rows that they are predicted from, while kernels are compared.
+    final_rows : int
+        Rows that they are predicted from when the width and alpha of the winner are settled.
+    judged_rows, judged_landmarks : int
+        The same where landmarks will be used.
     families : int
         How many go from the likelihood to the judge.
+    equal : tuple of str
+        Families whose kernel with equal rates takes part.
     step : float
         Between factors that are tried.
     narrowest, widest : float
         Factors beyond which the search does not go.
+    worth : float
+        The relative gain below which the next factor is not tried: the width and alpha of rough
+        kernels do almost the same, and the search should not walk on along that valley.
+    alpha_step : float
+        Between ridges that are tried.
     shares : tuple of float
-        Of the mean rate in the rates of mixed kernels, which are tried at the best factor. They
-        keep columns that the likelihood has dropped too early.
+        Of the mean rate in the rates of mixed kernels. They keep columns that the likelihood has
+        dropped too early.
+    tails : tuple of float
+        Columns are dropped whose relevances sum up to so much.
+    sparing : float
+        A kernel of fewer columns may be worse by so much, relative to the best.
+    handicap : float
+        Learned rates may be worse by so much than equal ones, because more rows will follow.
+    reported_rows : int
+        Rows for the error that is reported. If a fifth of all rows are fewer, folds that
+        repeat the choice are taken in place of them.
+    folds : int
     """
 
-    learn_rows: int = 1500
+    learn_rows: int = 1000
     exact_rows: int = 6000
     landmarks: int = 2000
+    left_out_rows: int = 1200
+    apart_rows: int = 1000
+    known_rows: int = 1500
+    final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
-    left_out_rows: int = 1500
-    apart_rows: int = 1000
-    exact_judged_rows: int = 3000
     families: int = 2
+    equal: tuple[str, ...] = ("laplacian", "gaussian")
     step: float = 2.0
-    narrowest: float = 8.0
-    widest: float = 1.0 / 32.0
+    narrowest: float = 64.0
+    widest: float = 1.0 / 64.0
+    worth: float = 0.005
+    alpha_step: float = 4.0
     shares: tuple[float, ...] = (0.2, 0.6)
+    tails: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35)
+    sparing: float = 0.003
+    handicap: float = 0.03
+    reported_rows: int = 200
+    folds: int = 3
+
+
+ALPHA_BOUNDS = (1e-7, 1e6)
 
 
 @dataclass(frozen=True)
@@ -80,7 +118,8 @@ class Judged:
 
     Attributes
     ----------
-    learned : LearnedKernel
+    fit : Fit
+        Where its rates come from.
     factor : float
         Of its rates.
     share : float
@@ -88,10 +127,10 @@ class Judged:
     alpha : float
         The best one.
     rmse : float
-        Leave-one-out, on rows outside A.
+        In units of the target's standard deviation.
     """
 
-    learned: LearnedKernel
+    fit: Fit
     factor: float
     share: float
     alpha: float
@@ -111,9 +150,12 @@ class Chosen:
     n_components : int
         Landmarks.
     rmse : float
-        On rows that had no part in the rates.
-    relevances : ndarray of shape (d,)
+        On rows that had no part in the choice; NaN where ``unseen`` rows are left for it.
+    unseen : ndarray of int
+        Rows that had no part in the choice.
     tried : tuple of Judged
+    scale : float
+        The target's standard deviation, in which they measure errors.
     """
 
     kernel: Product
@@ -121,8 +163,9 @@ class Chosen:
     exact: bool
     n_components: int
     rmse: float
-    relevances: Array
+    unseen: Rows
     tried: tuple[Judged, ...]
+    scale: float
 
 
 def adjusted(kernel: Product, factor: float, share: float) -> Product:
@@ -132,99 +175,12 @@ def adjusted(kernel: Product, factor: float, share: float) -> Product:
     return replace(kernel, rates=tuple(mixed.tolist()))
 
 
-class _Judge(ABC):
-    """Leave-one-out errors of ridges on some rows, averaged over those outside A."""
-
-    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
-        self.X, self.outside = rows.X, outside
-        weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, float)
-        self.weights = np.maximum(weights, 1e-12 * weights.max())
-        self.mean = np.average(rows.y, axis=0, weights=self.weights) if fit_intercept else 0.0
-        self.y = rows.y - self.mean
-
-    @abstractmethod
-    def errors(self, kernel: Product, alphas: Array) -> Array:
-        """Root mean squared errors, one for each alpha."""
-
-    def _rmse(self, residuals: Array) -> float:
-        weights = self.weights[self.outside]
-        squares = np.mean(residuals[self.outside] ** 2, axis=1)
-        return math.sqrt(float(np.average(squares, weights=weights)))
-
-
-class ExactJudge(_Judge):
-    """Ridges on the exact kernel matrix."""
-
-    def errors(self, kernel: Product, alphas: Array) -> Array:
-        gram = kernel.between(self.X, self.X, 1).astype(np.float64, copy=False)
-        found = []
-        for alpha in alphas:
-            shifted = gram.copy()
-            shifted.flat[:: len(gram) + 1] += alpha / self.weights
-            _, inverse = inverse_of(shifted)
-            found.append(self._rmse((inverse @ self.y) / np.diag(inverse)[:, None]))
-        return np.array(found)
-
-
-class ApartJudge(_Judge):
-    """Ridges on the exact kernel matrix of some rows, judged on those outside A among others."""
-
-    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
-        super().__init__(rows, outside, fit_intercept)
-        self.known = np.flatnonzero(~outside)
-
-    def errors(self, kernel: Product, alphas: Array) -> Array:
-        known, new = self.X[self.known], self.X[self.outside]
-        gram = kernel.between(known, known, 1).astype(np.float64, copy=False)
-        cross = kernel.between(new, known, 1).astype(np.float64, copy=False)
-        found = []
-        for alpha in alphas:
-            shifted = gram.copy()
-            shifted.flat[:: len(gram) + 1] += alpha / self.weights[self.known]
-            lower, _ = regularised_cholesky(shifted, 0.0)
-            residuals = np.zeros_like(self.y)
-            dual = cho_solve((lower, True), self.y[self.known], check_finite=False)
-            residuals[self.outside] = self.y[self.outside] - cross @ dual
-            found.append(self._rmse(residuals))
-        return np.array(found)
-
-
-class LandmarkJudge(_Judge):
-    """Ridges on the features of landmarks."""
-
-    def __init__(
-        self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool, landmarks: Any
-    ) -> None:
-        super().__init__(rows, outside, fit_intercept)
-        self.landmarks, self.fit_intercept = landmarks, fit_intercept
-
-    def errors(self, kernel: Product, alphas: Array) -> Array:
-        square = kernel.between(self.landmarks, self.landmarks, 1).astype(np.float64)
-        lower, _ = regularised_cholesky(square, 1e-10 * len(square))
-        cross = kernel.between(self.X, self.landmarks, 1)
-        Z = cross.astype(np.float64) @ inverse_of_lower(lower).T
-        if self.fit_intercept:
-            Z -= np.average(Z, axis=0, weights=self.weights)
-        roots = np.sqrt(self.weights)[:, None]
-        Z *= roots
-        values, vectors = np.linalg.eigh(Z.T @ Z)
-        Z = Z @ vectors
-        moment, squares = Z.T @ (roots * self.y), Z**2
-        intercept = self.weights / self.weights.sum() if self.fit_intercept else 0.0
-        found = []
-        for alpha in alphas:
-            shrunk = 1.0 / (np.maximum(values, 0.0) + alpha)
-            left = np.maximum(1.0 - squares @ shrunk - intercept, 1e-9)[:, None]
-            fitted = (Z @ (shrunk[:, None] * moment)) / roots
-            found.append(self._rmse((self.y - fitted) / left))
-        return np.array(found)
-
-
 def choose_learned(
     rows: Source,
     *,
     alphas: Array | None = None,
     fit_intercept: bool = True,
+    judge: Judge | None = None,
     options: LearnOptions | None = None,
     time_limit: float | None = None,
     seed: int = 0,
@@ -240,6 +196,8 @@ def choose_learned(
     alphas : ndarray, optional
         The only ones to choose from; None lets the data choose.
     fit_intercept : bool
+    judge : Judge, optional
+        Splits the rows. None splits at random.
     options : LearnOptions, optional
     time_limit : float, optional
         Seconds after which no more is tried.
@@ -252,134 +210,250 @@ def choose_learned(
     Chosen
     """
     options = LearnOptions() if options is None else options
-    began, n = time.monotonic(), rows.shape[0]
-    few = n < 2 * options.learn_rows
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs, "verbose": verbose}
-    share = None if time_limit is None else 0.5 * time_limit
-    candidates = learn_several(
-        rows,
-        keep=options.families,
-        n_rows=max(1, n // 2) if few else options.learn_rows,
-        time_limit=share,
-        **common,
-    )
-    exact = n <= options.exact_rows
-    deadline = math.inf if time_limit is None else began + 0.7 * time_limit
-    judge = _judge_of(rows, candidates[0].rows, exact, fit_intercept, options, seed)
-    tried = _search(judge, candidates, exact, alphas, options, deadline, n_jobs)
-    best = min(tried, key=lambda judged: judged.rmse)
-    _warn_at_edge(best, options)
-    final = best.learned
-    if few and n > 4 and time.monotonic() < deadline:
-        # The choice is made: now all rows may have a say in the rates.
-        again = learn_several(
-            rows,
-            keep=1,
-            n_rows=options.learn_rows,
-            families=[final.family],
-            time_limit=None if time_limit is None else max(0.1, 0.2 * time_limit),
-            **common,
-        )[0]
-        best = replace(
-            best, alpha=best.alpha * (1.0 if alphas is not None else again.alpha / final.alpha)
-        )
-        final = again
-    size = min(n, options.judged_landmarks if exact else options.landmarks)
-    return Chosen(
-        adjusted(final.kernel, best.factor, best.share),
-        best.alpha,
-        exact,
-        size,
-        best.rmse,
-        final.relevances,
-        tuple(tried),
-    )
-
-
-def _judge_of(
-    rows: Source,
-    learned: NDArray[np.int64],
-    exact: bool,
-    fit_intercept: bool,
-    options: LearnOptions,
-    seed: int,
-) -> _Judge:
-    """Rows that judge: all, or a sample in which most are outside A."""
     n = rows.shape[0]
-    others = np.setdiff1d(np.arange(n), learned, assume_unique=True)
-    if len(others) == 0:
-        others = learned
-    if exact and n > options.left_out_rows:
-        size = min(options.apart_rows, max(1, len(others) // 2))
-        apart = others[keyed_rows(len(others), size, seed, "judge")]
-        rest = np.setdiff1d(np.arange(n), apart, assume_unique=True)
-        known = rest[keyed_rows(len(rest), options.exact_judged_rows, seed, "known")]
-        together = np.union1d(apart, known)
-        return ApartJudge(rows.take(together), np.isin(together, apart), fit_intercept)
-    if exact:
-        block = rows.take(np.arange(n))
-        return ExactJudge(block, np.isin(np.arange(n), others), fit_intercept)
-    chosen = others[keyed_rows(len(others), options.judged_rows, seed, "judge")]
-    landmarks = rows.take(keyed_rows(n, options.judged_landmarks, seed, "landmarks")).X
-    everything = np.ones(len(chosen), dtype=bool)
-    return LandmarkJudge(rows.take(chosen), everything, fit_intercept, landmarks)
+    judge = Judge(n, seed) if judge is None else judge
+    exact = n <= options.exact_rows
+    began = time.monotonic()
+    deadline = math.inf if time_limit is None else began + 0.7 * time_limit
+    everything, nothing = np.arange(n), np.empty(0, dtype=np.int64)
+    few = n // 5 < options.reported_rows
+    among, unseen = (everything, nothing) if few else judge.set_apart(_share(n, options))
+    search = _Search(
+        rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact
+    )
+    best, learner = search.run(among)
+    _warn_at_edge(best, options, len(learner.rows))
+    rmse = math.nan
+    if few and n >= 2 * options.folds:
+        rmse = search.repeated(best)
+    elif few:
+        rmse = best.rmse * search.scale
+    if few and n > 4 and time.monotonic() < deadline:
+        best, learner = search.again(best)  # the choice is made: all rows may have their say
+    kernel = adjusted(best.fit.kernel(learner.columns), best.factor, best.share)
+    if exact and not few:
+        rmse = search.apart(kernel, best.alpha, among, unseen)
+    size = min(n, options.judged_landmarks if exact else options.landmarks)
+    return Chosen(kernel, best.alpha, exact, size, rmse, unseen, tuple(search.tried), search.scale)
 
 
-def _search(
-    judge: _Judge,
-    candidates: list[LearnedKernel],
-    exact: bool,
-    alphas: Array | None,
-    options: LearnOptions,
-    deadline: float,
-    n_jobs: int | None,
-) -> list[Judged]:
-    """Every family at several factors: from 1 on, in the direction in which the error falls."""
+def _share(n: int, options: LearnOptions) -> int:
+    """Rows for the reported error: a fifth, up to so many that they tell within a per cent."""
+    return min(n // 5, 20 * options.reported_rows)
 
-    def judged(
-        learned: LearnedKernel, factor: float, near: float | None = None, share: float = 0.0
-    ) -> Judged:
-        if alphas is not None:
-            tried = alphas
-        elif not exact:
-            tried = np.logspace(-7.0, 2.0, 19)
-        elif near is None:
-            tried = learned.alpha * np.array([0.25, 1.0, 4.0])
-        else:
-            tried = near * np.array([0.5, 2.0])
+
+@dataclass
+class _Search:
+    """The choice of a kernel among some of the rows."""
+
+    rows: Source
+    judge: Judge
+    alphas: Array | None
+    fit_intercept: bool
+    options: LearnOptions
+    deadline: float
+    seed: int
+    n_jobs: int | None
+    verbose: int
+    exact: bool
+    tried: list[Judged] = field(default_factory=list)
+    scale: float = 1.0
+
+    def run(self, among: Rows) -> tuple[Judged, Learner]:
+        """Choose a kernel by some of the rows."""
+        options = self.options
+        n = len(among)
+        learners, others = among, among
+        if n > 3:
+            size = max(n // 4, min(options.judged_rows, n - 2 * options.learn_rows))
+            learners, others = self.judge.set_apart(size, among)
+        learner = self._learner(learners)
+        compare = self._compare(among, learners, others)
+        self.scale = math.sqrt(float(np.mean(compare.size**2)))
+        limit = time.monotonic() + 0.5 * (self.deadline - time.monotonic())
+        fits = best_of_families(learner.screen(LEARNABLE, limit, self.verbose))
+        fits = [*fits[: options.families], *(learner.equal(family) for family in options.equal)]
+        found = self._climb_all(compare, learner, fits)
+        best = min(
+            found,
+            key=lambda one: one.rmse * (1.0 if one.fit.iterations else 1.0 + options.handicap),
+        )
+        if best.fit.iterations and not self._late():
+            best = self._varied(compare, learner, best)
+            if learner.n_rows > SCREENED_ROWS and not self._late():
+                refined = learner.refine([best.fit], limit, self.verbose)
+                again = self._best(self._climb_all(compare, learner, refined))
+                best = self._best([best, self._varied(compare, learner, again)])
+        final = self._final(among, learners, others)
+        if final is not None and not self._late():
+            settled = self._climb(final, learner, best)
+            self.tried += settled
+            best = self._best(settled)
+        return best, learner
+
+    def repeated(self, best: Judged) -> float:
+        """The error of a smaller search that is repeated for every fold, on the fold left out."""
+        options = replace(self.options, learn_rows=SCREENED_ROWS, families=1)
+        smaller = replace(self, options=options, tried=[], verbose=0)
+        squares, weights = [], []
+        for choose, apart in self.judge.folds(self.options.folds):
+            if self._late():  # what there is
+                chosen, learner = best, self._learner(choose)
+            else:
+                chosen, learner = smaller.run(choose)
+            kernel = adjusted(chosen.fit.kernel(learner.columns), chosen.factor, chosen.share)
+            squares.append(self.apart(kernel, chosen.alpha, choose, apart) ** 2)
+            weights.append(len(apart))
+        return math.sqrt(float(np.average(squares, weights=weights)))
+
+    def apart(self, kernel: Product, alpha: float, known: Rows, apart: Rows) -> float:
+        """The error of a ridge on some rows at others, in units of the target."""
+        judge = self._set_apart(known, apart)
         with one_thread():
-            errors = judge.errors(adjusted(learned.kernel, factor, share), tried)
-        best = int(np.argmin(errors))
-        return Judged(learned, factor, share, float(tried[best]), float(errors[best]))
+            return judge.rmse(judge.residuals(kernel, np.array([alpha]))[0])
 
-    def climb(learned: LearnedKernel) -> list[Judged]:
-        found = [judged(learned, 1.0)]
+    def again(self, best: Judged) -> tuple[Judged, Learner]:
+        """The same choice, with rates learned from all rows."""
+        learner = self._learner(None)
+        if not best.fit.iterations:
+            return replace(best, fit=learner.equal(best.fit.family)), learner
+        fit = learner.refine([best.fit], self.deadline, self.verbose)[0]
+        change = 1.0 if self.alphas is not None else fit.alpha / best.fit.alpha
+        alpha = best.alpha * min(
+            max(change, 1.0 / self.options.alpha_step), self.options.alpha_step
+        )
+        return replace(best, fit=fit, alpha=alpha), learner
+
+    # --- rows that judge -------------------------------------------------------------------------
+
+    def _learner(self, among: Rows | None) -> Learner:
+        return Learner.on(
+            self.rows, self.options.learn_rows, among=among, seed=self.seed, n_jobs=self.n_jobs
+        )
+
+    def _compare(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
+        """Rows that compare kernels: quick, with the exact kernel of some rows."""
+        options = self.options
+        free = self.judge.groups is None and self.judge.order is None
+        if free and len(among) <= options.left_out_rows:
+            judges = np.isin(among, others)
+            return LeftOut(self.rows.take(among), judges, self.fit_intercept)
+        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
+        known = np.setdiff1d(among, apart) if free else learners
+        known = known[keyed_rows(len(known), options.known_rows, self.seed, "known")]
+        return self._set_apart(known, apart)
+
+    def _final(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors | None:
+        """Rows that settle width and alpha as they will be used; None if they did that already."""
+        options = self.options
+        if not self.exact:
+            chosen = others[keyed_rows(len(others), options.judged_rows, self.seed, "judge")]
+            landmarks = keyed_rows(len(learners), options.judged_landmarks, self.seed, "landmarks")
+            return OnLandmarks(
+                self.rows.take(chosen),
+                np.ones(len(chosen), dtype=bool),
+                self.fit_intercept,
+                self.rows.take(learners[landmarks]).X,
+            )
+        free = self.judge.groups is None and self.judge.order is None
+        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
+        known = np.setdiff1d(among, apart) if free else learners
+        known = known[keyed_rows(len(known), options.final_rows, self.seed, "known")]
+        if len(known) < 1.3 * options.known_rows:
+            return None
+        return self._set_apart(known, apart)
+
+    def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
+        together = np.union1d(known, apart)
+        return SetApart(self.rows.take(together), np.isin(together, apart), self.fit_intercept)
+
+    # --- the search ------------------------------------------------------------------------------
+
+    def _late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def _best(self, tried: Iterable[Judged]) -> Judged:
+        return min(tried, key=lambda judged: judged.rmse)
+
+    def _climb_all(self, judge: RidgeErrors, learner: Learner, fits: list[Fit]) -> list[Judged]:
+        starts = [Judged(fit, 1.0, 0.0, fit.alpha, math.inf) for fit in fits]
+        climbs = ordered_map(lambda start: self._climb(judge, learner, start), starts, self.n_jobs)
+        found = [judged for climb in climbs for judged in climb]
+        self.tried += found
+        return found
+
+    def _climb(self, judge: RidgeErrors, learner: Learner, start: Judged) -> list[Judged]:
+        """Factors from that of the start on, in the direction in which the error falls."""
+        options = self.options
+        first = best = self._judged(judge, learner, start)
+        found = [first]
         for step in (1.0 / options.step, options.step):
-            factor, best = step, found[0]
-            while options.widest <= factor <= options.narrowest and time.monotonic() < deadline:
-                found.append(judged(learned, factor, best.alpha))
-                if found[-1].rmse >= best.rmse:
+            factor = first.factor * step
+            while options.widest <= factor <= options.narrowest and not self._late():
+                tried = self._judged(judge, learner, replace(best, factor=factor))
+                found.append(tried)
+                gain = best.rmse - tried.rmse
+                best = self._best([best, tried])
+                if gain < options.worth * tried.rmse:
                     break
-                best, factor = found[-1], factor * step
-            if best.factor != 1.0:
+                factor *= step
+            if best is not first:
                 break
         return found
 
-    found = [one for each in ordered_map(climb, candidates, n_jobs) for one in each]
-    if time.monotonic() < deadline:
-        best = min(found, key=lambda one: one.rmse)
-        mixed = ordered_map(
-            lambda share: judged(best.learned, best.factor, best.alpha, share),
-            options.shares,
-            n_jobs,
+    def _varied(self, judge: RidgeErrors, learner: Learner, best: Judged) -> Judged:
+        """The same kernel with fewer columns, or with rates nearer to their mean."""
+        shared = [replace(best, share=share) for share in self.options.shares]
+        fewer = [replace(best, fit=fit) for fit in self._shorter(best.fit)]
+        tried = list(
+            ordered_map(
+                lambda one: self._judged(judge, learner, one), [*shared, *fewer], self.n_jobs
+            )
         )
-        found += list(mixed)
-    return found
+        self.tried += tried
+        best = self._best([best, *tried])
+        limit = (1.0 + self.options.sparing) * best.rmse
+        for one in reversed(tried[len(shared) :]):  # the shortest first
+            if one.rmse <= limit:
+                return one
+        return best
+
+    def _shorter(self, fit: Fit) -> list[Fit]:
+        """The same without its weakest columns, a few and then more of them."""
+        rates = fit.rates.sum(axis=0)
+        order = np.argsort(rates, kind="stable")
+        tail = np.cumsum(rates[order]) / rates.sum()
+        counts = sorted({int((tail <= share).sum()) for share in self.options.tails} - {0})
+        return [fit.restricted(np.sort(order[count:])) for count in counts]
+
+    def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
+        """The best alpha of a kernel: from that of the start on, as long as the error falls."""
+        kernel = adjusted(start.fit.kernel(learner.columns), start.factor, start.share)
+        step = self.options.alpha_step
+        with one_thread():
+            if self.alphas is not None:
+                alphas = list(self.alphas)
+                errors = list(judge.errors(kernel, self.alphas))
+            elif not isinstance(judge, OnLandmarks):
+                middle = min(max(start.alpha, ALPHA_BOUNDS[0] * step), ALPHA_BOUNDS[1] / step)
+                alphas = [middle / step, middle, middle * step]
+                errors = list(judge.errors(kernel, np.array(alphas)))
+                while np.argmin(errors) == 0 and alphas[0] > ALPHA_BOUNDS[0]:
+                    alphas.insert(0, alphas[0] / step)
+                    errors.insert(0, judge.errors(kernel, np.array(alphas[:1]))[0])
+                while np.argmin(errors) == len(errors) - 1 and alphas[-1] < ALPHA_BOUNDS[1]:
+                    alphas.append(alphas[-1] * step)
+                    errors.append(judge.errors(kernel, np.array(alphas[-1:]))[0])
+            else:  # one eigendecomposition serves all
+                alphas = list(np.logspace(-8.0, 4.0, 25))
+                errors = list(judge.errors(kernel, np.array(alphas)))
+        best = int(np.argmin(errors))
+        return replace(start, alpha=float(alphas[best]), rmse=float(errors[best]))
 
 
-def _warn_at_edge(best: Judged, options: LearnOptions) -> None:
+def _warn_at_edge(best: Judged, options: LearnOptions, n_rows: int) -> None:
     inside = options.widest * options.step <= best.factor <= options.narrowest / options.step
-    if not inside and len(best.learned.rows) >= FEW_ROWS:
+    if not inside and n_rows >= FEW_ROWS and best.rmse < 0.98:
         warnings.warn(
             f"the best width lies at the edge of the search (rates x {best.factor:g}): the learned "
             "kernel may not suit this table; pass features= with a kernel of your own to compare",

@@ -107,6 +107,12 @@ class Fit:
         amplitude, noise = self.parameters[2 * len(self.columns) :][:2]
         return float(np.exp(noise - amplitude))
 
+    def restricted(self, places: NDArray[np.int64]) -> Fit:
+        """The same with some of its columns."""
+        rates = np.log(self.rates[:, places]).ravel()
+        tail = self.parameters[2 * len(self.columns) :]
+        return replace(self, columns=self.columns[places], parameters=np.append(rates, tail))
+
     def kernel(self, columns: Columns) -> Product:
         """The kernel of all columns."""
         rates, warps = np.zeros(len(columns)), list(columns.rank)
@@ -238,7 +244,7 @@ def pruned(
         if not dropped or not stays.any():
             continue
         before = value_of(fit) if before is None else before
-        fewer = _restricted(fit, stays)
+        fewer = fit.restricted(np.flatnonzero(stays))
         increase = value_of(fewer) - before
         if increase * target.size <= price * dropped:
             return replace(fewer, value=fit.value + increase)
@@ -252,13 +258,6 @@ def moved(fit: Fit, family: str) -> Fit:
     ratio = start_rate(family, n_columns) / start_rate(fit.family, n_columns)
     parameters[:m] += np.log(ratio)
     return replace(fit, family=family, parameters=parameters)
-
-
-def _restricted(fit: Fit, stays: NDArray[np.bool_]) -> Fit:
-    """The same with some of its columns."""
-    rates = np.log(fit.rates[:, stays]).ravel()
-    tail = fit.parameters[2 * len(fit.columns) :]
-    return replace(fit, columns=fit.columns[stays], parameters=np.concatenate([rates, tail]))
 
 
 def _objective(

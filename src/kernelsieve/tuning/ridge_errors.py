@@ -1,0 +1,122 @@
+"""Errors of ridges on rows that they have not seen: leave-one-out, or rows set apart."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+
+from kernelsieve.kernels import Product
+from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower
+from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.sources.base import Block
+
+Array = NDArray[np.float64]
+
+
+class RidgeErrors(ABC):
+    """Residuals of ridges on some rows, at those of them that judge.
+
+    Parameters
+    ----------
+    rows : Block
+        With targets of shape (n, m).
+    outside : ndarray of bool, of shape (n,)
+        The rows that judge.
+    fit_intercept : bool
+    """
+
+    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
+        self.X, self.outside = rows.X, outside
+        weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, float)
+        self.weights = np.maximum(weights, 1e-12 * weights.max())
+        self.mean = np.average(rows.y, axis=0, weights=self.weights) if fit_intercept else 0.0
+        self.y = rows.y - self.mean
+        size = np.sqrt(np.average(self.y**2, axis=0, weights=self.weights))
+        self.size = np.where(size > 0, size, 1.0)  # of each target
+
+    @abstractmethod
+    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+        """Residuals at the rows that judge, of shape (n_outside, m), one array for each alpha."""
+
+    def errors(self, kernel: Product, alphas: Array) -> Array:
+        """Root mean squares of the residuals in units of the targets' sizes, for each alpha."""
+        return np.array([self.rmse(r / self.size) for r in self.residuals(kernel, alphas)])
+
+    def rmse(self, residuals: Array) -> float:
+        """The weighted root mean square of residuals."""
+        squares = np.mean(residuals**2, axis=1)
+        return math.sqrt(float(np.average(squares, weights=self.weights[self.outside])))
+
+
+class LeftOut(RidgeErrors):
+    """Ridges on the exact kernel matrix; leave-one-out."""
+
+    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+        gram = kernel.between(self.X, self.X, 1).astype(np.float64, copy=False)
+        found = []
+        for alpha in alphas:
+            shifted = gram.copy()
+            shifted.flat[:: len(gram) + 1] += alpha / self.weights
+            _, inverse = inverse_of(shifted)
+            left_out = (inverse @ self.y) / np.diag(inverse)[:, None]
+            found.append(left_out[self.outside])
+        return found
+
+
+class SetApart(RidgeErrors):
+    """Ridges on the exact kernel matrix of the rows that do not judge."""
+
+    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
+        super().__init__(rows, outside, fit_intercept)
+        known = self.weights[~outside]
+        if fit_intercept:  # the mean of the rows that are known
+            self.y = rows.y - np.average(rows.y[~outside], axis=0, weights=known)
+
+    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+        known, new = self.X[~self.outside], self.X[self.outside]
+        gram = kernel.between(known, known, 1).astype(np.float64, copy=False)
+        cross = kernel.between(new, known, 1).astype(np.float64, copy=False)
+        found = []
+        for alpha in alphas:
+            shifted = gram.copy()
+            shifted.flat[:: len(gram) + 1] += alpha / self.weights[~self.outside]
+            lower, _ = regularised_cholesky(shifted, 0.0)
+            dual = cho_solve((lower, True), self.y[~self.outside], check_finite=False)
+            found.append(self.y[self.outside] - cross @ dual)
+        return found
+
+
+class OnLandmarks(RidgeErrors):
+    """Ridges on the features of landmarks; leave-one-out."""
+
+    def __init__(
+        self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool, landmarks: Any
+    ) -> None:
+        super().__init__(rows, outside, fit_intercept)
+        self.landmarks, self.fit_intercept = landmarks, fit_intercept
+
+    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+        square = kernel.between(self.landmarks, self.landmarks, 1).astype(np.float64)
+        lower, _ = regularised_cholesky(square, 1e-10 * len(square))
+        cross = kernel.between(self.X, self.landmarks, 1)
+        Z = cross.astype(np.float64) @ inverse_of_lower(lower).T
+        if self.fit_intercept:
+            Z -= np.average(Z, axis=0, weights=self.weights)
+        roots = np.sqrt(self.weights)[:, None]
+        Z *= roots
+        values, vectors = np.linalg.eigh(Z.T @ Z)
+        Z = Z @ vectors
+        moment, squares = Z.T @ (roots * self.y), Z**2
+        intercept = self.weights / self.weights.sum() if self.fit_intercept else 0.0
+        found = []
+        for alpha in alphas:
+            shrunk = 1.0 / (np.maximum(values, 0.0) + alpha)
+            left = np.maximum(1.0 - squares @ shrunk - intercept, 1e-9)[:, None]
+            fitted = (Z @ (shrunk[:, None] * moment)) / roots
+            found.append(((self.y - fitted) / left)[self.outside])
+        return found
