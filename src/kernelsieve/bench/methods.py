@@ -294,7 +294,7 @@ def exact(settings: Settings) -> Any:
 def default(settings: Settings) -> Any:
     """What a user gets who sets nothing."""
     if settings.classes:
-        return KernelRidgeClassifier(n_jobs=settings.n_threads)
+        return KernelRidgeClassifier(random_state=settings.seed, n_jobs=settings.n_threads)
     return KernelRidgeCV(random_state=settings.seed, n_jobs=settings.n_threads)
 
 

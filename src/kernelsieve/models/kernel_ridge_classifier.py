@@ -10,11 +10,16 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from kernelsieve._random import root_seed
 from kernelsieve._state import instance, number, wrong
+from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
+from kernelsieve.models._base import columns_of
+from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Block, as_source, lazy_on_dask, recoded
+from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask, recoded
+from kernelsieve.tuning.judge import Judge
 
 CALIBRATION_ROWS = 20_000
 
@@ -24,16 +29,23 @@ class KernelRidgeClassifier(FeatureClassifier):
 
     Parameters
     ----------
-    features : FeatureMap, default AdaptiveFeatures()
-        The map that stands for the kernel.
-    alpha : float, default 1.0
-        Added to the diagonal of the kernel matrix.
+    features : FeatureMap, optional
+        The map that stands for the kernel. None learns the kernel, as KernelRidgeCV does; for
+        sparse rows it is AdaptiveFeatures().
+    alpha : float, optional
+        Added to the diagonal of the kernel matrix. None is chosen with the learned kernel, and 1
+        for other kernels.
     class_weight : dict, "balanced" or None
         Weight of the rows of each class; "balanced" gives all classes the same total weight.
     fit_intercept : bool, default True
         Whether to fit an intercept, which is not penalised.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
+    time_limit : float, optional
+        Seconds for learning the kernel and the fit that follows; None sets no limit.
+    random_state : int, RandomState, Generator or None
+        Draws the rows that the kernel is learned from, and the landmarks. A map that is given has
+        its own.
     n_jobs : int, default all cores
         Number of threads.
     verbose : int, default 0
@@ -63,6 +75,9 @@ class KernelRidgeClassifier(FeatureClassifier):
     >>> model = KernelRidgeClassifier(RowNormFeatures(30, gamma=0.5, random_state=0), alpha=0.1)
     >>> model.fit(X, y).predict([[0.0, 0.0], [2.0, 2.0]]).tolist()
     ['near', 'far']
+    >>> learned = KernelRidgeClassifier(random_state=0).fit(X, y)
+    >>> learned.predict([[0.0, 0.0], [2.0, 2.0]]).tolist()
+    ['near', 'far']
     """
 
     _state_fields: ClassVar = {
@@ -82,10 +97,12 @@ class KernelRidgeClassifier(FeatureClassifier):
         self,
         features: FeatureMap | None = None,
         *,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         class_weight: Any = None,
         fit_intercept: bool = True,
+        time_limit: float | None = None,
         block_rows: int | None = None,
+        random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -93,7 +110,9 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.alpha = alpha
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
+        self.time_limit = time_limit
         self.block_rows = block_rows
+        self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -117,29 +136,57 @@ class KernelRidgeClassifier(FeatureClassifier):
         weights = None if self.class_weight is None else labels.weights(self.class_weight)
         signs = Signs(self.classes_, weights)
         targets = recoded(rows, signs, () if n_classes == 2 else (n_classes,))
-        few = np.linspace(0, rows.shape[0] - 1, min(rows.shape[0], CALIBRATION_ROWS)).astype(int)
-        rows.expect(few)
-        self.ridge_ = KernelRidge(
+        ridge = KernelRidge(
             self.features,
-            alpha=self.alpha,
+            alpha=1.0 if self.alpha is None else self.alpha,
             fit_intercept=self.fit_intercept,
             solver="cholesky",
             block_rows=self.block_rows,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
-        ).fit(targets)
+        )
+        if self.features is None and not rows.sparse:
+            self._fit_learned(rows, targets, ridge)
+        else:
+            n = rows.shape[0]
+            few = np.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).astype(int)
+            rows.expect(few)
+            self.ridge_ = ridge.fit(targets)
+            seen, signs_seen = rows.take(few), targets.take(few)
+            residuals = self.ridge_._left_out_residuals(signs_seen, seen.weights)
+            self._calibrate(seen, signs_seen, residuals)
         self.features_ = self.ridge_.features_
-        self._calibrate(rows.take(few), targets.take(few))
         return self
 
-    def _calibrate(self, rows: Block, signs: Block) -> None:
-        """Fit the sharpness to leave-one-out scores: those of the fit itself are overconfident.
+    def _fit_learned(self, rows: Source, targets: Source, ridge: KernelRidge) -> None:
+        """Learn the kernel, and calibrate on rows that had no part in that."""
+        alphas = None
+        if self.alpha is not None:
+            why = "it is added to the kernel's diagonal"
+            alphas = np.array([check_positive(self.alpha, "alpha", why)])
+        n = rows.shape[0]
+        labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
+        learned = fit_learned(
+            targets,
+            columns_of(targets),
+            ridge,
+            alphas=alphas,
+            judge=Judge(n, root_seed(self.random_state), labels=labels),
+            time_limit=self.time_limit,
+            verbose=self.verbose,
+        )
+        self.ridge_ = learned.model
+        self._calibrate(rows.take(learned.unseen), targets.take(learned.unseen), learned.residuals)
+
+    def _calibrate(self, rows: Block, signs: Block, residuals: NDArray[np.float64]) -> None:
+        """Fit the sharpness to scores that the rows had no part in: those of the fit itself are
+        overconfident.
 
         One positive factor for all scores, so that the likeliest class is the predicted one.
         """
         count = len(rows)
         share = np.ones(count) if signs.weights is None else signs.weights
-        scores = _both_classes(signs.y - self.ridge_._left_out_residuals(signs, rows.weights))
+        scores = _both_classes(signs.y - residuals.reshape(signs.y.shape))
         places = np.searchsorted(self.classes_, column_or_1d(rows.y))
 
         def loss(log_sharpness: float) -> float:

@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
-from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import FeatureModel, columns_of, relevances_of
+from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
-from kernelsieve.tuning.learned import choose_learned
+from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search
 
 
@@ -68,8 +69,9 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     gamma_ : float or None
         The best bandwidth; None if no gammas were given.
     best_rmse_ : float
-        The cross-validated root mean square error of the best combination; with a learned kernel,
-        on rows that its rates were not learned from.
+        The cross-validated root mean square error of the best combination. With a learned kernel,
+        the error on rows that had no part in any choice: a fifth of the rows, or of fewer than
+        1,000 rows all, by folds that repeat the choice.
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
         With a learned kernel, every family and width that was tried, without a gamma.
@@ -159,7 +161,15 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        order: Any = None,
+    ) -> Self:
         """Learn the kernel, or try all combinations, and fit the best one to all rows.
 
         Parameters
@@ -169,6 +179,11 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
             Targets; None takes those of a source.
         sample_weight : array-like of shape (n,), optional
             Multiplies the squared errors, those of the validation, too.
+        groups : array-like of shape (n,), optional
+            While the kernel is learned, rows of one group (a patient, a customer) are never split
+            between those that choose and those that judge.
+        order : array-like of shape (n,), optional
+            Times: while the kernel is learned, rows that judge are later than rows that choose.
 
         Returns
         -------
@@ -179,7 +194,12 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         rows = columns_of(given)
         nothing_chosen = self.features is None and self.gammas is None and self.cv is None
         if nothing_chosen and not rows.sparse and rows.shape[0] > 1:
-            return self._fit_learned(given, rows)
+            return self._fit_learned(given, rows, groups, order)
+        if groups is not None or order is not None:
+            raise ValueError(
+                "groups and order are for learned kernels: with features, gammas or cv given, pass "
+                "cv=, for instance a list of splits of sklearn's GroupKFold or TimeSeriesSplit"
+            )
         base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])))
         found = search(
             base,
@@ -204,40 +224,35 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
 
-    def _fit_learned(self, given: Source, rows: Source) -> Self:
+    def _fit_learned(self, given: Source, rows: Source, groups: Any, order: Any) -> Self:
         """Learn the kernel from the rows and their columns of targets."""
-        seed = root_seed(self.random_state)
-        chosen = choose_learned(
+        learned = fit_learned(
+            given,
             rows,
+            self._ridge(None, 1.0),
             alphas=None if self.alphas is None else self._checked_alphas(),
-            fit_intercept=self.fit_intercept,
+            judge=Judge(
+                rows.shape[0],
+                root_seed(self.random_state),
+                groups=None if groups is None else np.asarray(groups),
+                order=None if order is None else np.asarray(order),
+            ),
             time_limit=self.time_limit,
-            seed=seed,
-            n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        self.gamma_, self.alpha_ = None, chosen.alpha
+        tried = learned.chosen.tried
         self.cv_results_ = {
-            "gamma": np.full(len(chosen.tried), None, dtype=object),
-            "alpha": np.array([tried.alpha for tried in chosen.tried]),
-            "rmse": chosen.scale * np.array([tried.rmse for tried in chosen.tried]),
+            "gamma": np.full(len(tried), None, dtype=object),
+            "alpha": np.array([one.alpha for one in tried]),
+            "rmse": learned.chosen.scale * np.array([one.rmse for one in tried]),
         }
-        features = NystromFeatures(
-            chosen.n_components, kernel=chosen.kernel, random_state=seed, n_jobs=self.n_jobs
-        )
-        self.model_ = self._ridge(features, chosen.alpha).set_params(refine=chosen.exact).fit(given)
+        weights = given.take(learned.unseen).weights
+        squares = np.mean(learned.residuals**2, axis=1)
+        self.best_rmse_ = float(np.sqrt(np.average(squares, weights=weights)))
+        self.gamma_, self.alpha_, self.model_ = None, learned.chosen.alpha, learned.model
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
-        self.best_rmse_ = chosen.rmse
-        if np.isnan(chosen.rmse):
-            self.best_rmse_ = self._left_out_rmse(given.take(chosen.unseen))
         return self
-
-    def _left_out_rmse(self, rows: Block) -> float:
-        """The leave-one-out error at some of the rows that the model was fitted to."""
-        residuals = self.model_._left_out_residuals(rows).reshape(len(rows), -1)
-        squares = np.mean(residuals**2, axis=1)
-        return float(np.sqrt(np.average(squares, weights=rows.weights)))
 
     @property
     def kernel_(self) -> Kernel:
@@ -250,7 +265,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         """The share of each column in the sum of the rates of a product kernel."""
         return relevances_of(self.kernel_, self.n_features_in_)
 
-    def _ridge(self, features: FeatureMap, alpha: float) -> KernelRidge:
+    def _ridge(self, features: FeatureMap | None, alpha: float) -> KernelRidge:
         return KernelRidge(
             features,
             alpha=alpha,

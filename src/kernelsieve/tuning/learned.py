@@ -106,7 +106,7 @@ class LearnOptions:
     sparing: float = 0.003
     handicap: float = 0.03
     reported_rows: int = 200
-    folds: int = 3
+    folds: int = 4
 
 
 ALPHA_BOUNDS = (1e-7, 1e6)
@@ -149,10 +149,11 @@ class Chosen:
         Whether to solve for the exact kernel.
     n_components : int
         Landmarks.
-    rmse : float
-        On rows that had no part in the choice; NaN where ``unseen`` rows are left for it.
     unseen : ndarray of int
-        Rows that had no part in the choice.
+        Rows that had no part in the choice: of the kernel, or of one that a fold has chosen.
+    residuals : ndarray of shape (len(unseen), m) or None
+        Of the ridge at these rows. None for landmarks, whose leave-one-out residuals have a closed
+        form once they are fitted.
     tried : tuple of Judged
     scale : float
         The target's standard deviation, in which they measure errors.
@@ -162,8 +163,8 @@ class Chosen:
     alpha: float
     exact: bool
     n_components: int
-    rmse: float
     unseen: Rows
+    residuals: Array | None
     tried: tuple[Judged, ...]
     scale: float
 
@@ -223,18 +224,17 @@ def choose_learned(
     )
     best, learner = search.run(among)
     _warn_at_edge(best, options, len(learner.rows))
-    rmse = math.nan
-    if few and n >= 2 * options.folds:
-        rmse = search.repeated(best)
-    elif few:
-        rmse = best.rmse * search.scale
-    if few and n > 4 and time.monotonic() < deadline:
-        best, learner = search.again(best)  # the choice is made: all rows may have their say
-    kernel = adjusted(best.fit.kernel(learner.columns), best.factor, best.share)
+    residuals = None
+    if few:
+        unseen, residuals = search.repeated(best, learner)
+        if n > 4 and time.monotonic() < deadline:  # the choice is made: all rows have their say
+            best, learner = search.again(best)
+    kernel = search.kernel(best, learner)
     if exact and not few:
-        rmse = search.apart(kernel, best.alpha, among, unseen)
+        residuals = search.residuals(kernel, best.alpha, among, unseen)
     size = min(n, options.judged_landmarks if exact else options.landmarks)
-    return Chosen(kernel, best.alpha, exact, size, rmse, unseen, tuple(search.tried), search.scale)
+    tried = tuple(search.tried)
+    return Chosen(kernel, best.alpha, exact, size, unseen, residuals, tried, search.scale)
 
 
 def _share(n: int, options: LearnOptions) -> int:
@@ -291,26 +291,29 @@ class _Search:
             best = self._best(settled)
         return best, learner
 
-    def repeated(self, best: Judged) -> float:
-        """The error of a smaller search that is repeated for every fold, on the fold left out."""
+    def repeated(self, best: Judged, learner: Learner) -> tuple[Rows, Array]:
+        """Residuals of a smaller search that is repeated without each fold, at that fold."""
+        n = self.rows.shape[0]
         options = replace(self.options, learn_rows=SCREENED_ROWS, families=1)
         smaller = replace(self, options=options, tried=[], verbose=0)
-        squares, weights = [], []
-        for choose, apart in self.judge.folds(self.options.folds):
-            if self._late():  # what there is
-                chosen, learner = best, self._learner(choose)
-            else:
-                chosen, learner = smaller.run(choose)
-            kernel = adjusted(chosen.fit.kernel(learner.columns), chosen.factor, chosen.share)
-            squares.append(self.apart(kernel, chosen.alpha, choose, apart) ** 2)
-            weights.append(len(apart))
-        return math.sqrt(float(np.average(squares, weights=weights)))
+        rows, residuals = [], []
+        splits = self.judge.folds(min(self.options.folds, n)) if n > 1 else []
+        for choose, apart in splits:
+            if not self._late():
+                best, learner = smaller.run(choose)
+            found = self.residuals(self.kernel(best, learner), best.alpha, choose, apart)
+            rows.append(apart)
+            residuals.append(found)
+        return np.concatenate(rows), np.concatenate(residuals)
 
-    def apart(self, kernel: Product, alpha: float, known: Rows, apart: Rows) -> float:
-        """The error of a ridge on some rows at others, in units of the target."""
-        judge = self._set_apart(known, apart)
+    def kernel(self, judged: Judged, learner: Learner) -> Product:
+        """The kernel that was judged."""
+        return adjusted(judged.fit.kernel(learner.columns), judged.factor, judged.share)
+
+    def residuals(self, kernel: Product, alpha: float, known: Rows, apart: Rows) -> Array:
+        """Residuals of a ridge on some rows at others."""
         with one_thread():
-            return judge.rmse(judge.residuals(kernel, np.array([alpha]))[0])
+            return self._set_apart(known, apart).residuals(kernel, np.array([alpha]))[0]
 
     def again(self, best: Judged) -> tuple[Judged, Learner]:
         """The same choice, with rates learned from all rows."""
@@ -428,7 +431,7 @@ class _Search:
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         """The best alpha of a kernel: from that of the start on, as long as the error falls."""
-        kernel = adjusted(start.fit.kernel(learner.columns), start.factor, start.share)
+        kernel = self.kernel(start, learner)
         step = self.options.alpha_step
         with one_thread():
             if self.alphas is not None:
