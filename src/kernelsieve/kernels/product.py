@@ -35,6 +35,17 @@ MOST_VALUES = 64  # that missing values of a numeric column are compared by
 MOST_LEVELS = 1024  # the same for a categorical column
 
 
+def log_distances(rates: NDArray[np.float64], families: Iterable[str]) -> NDArray[np.float64]:
+    """The logarithms of the kernels at distance 1, or of two categories, negated."""
+    s, t = np.sqrt(3.0) * rates, np.sqrt(5.0) * rates
+    smooth = {
+        "gaussian": rates**2,
+        "matern32": s - np.log1p(s),
+        "matern52": t - np.log1p(t + t * t / 3.0),
+    }
+    return np.array([smooth.get(family, rates)[i] for i, family in enumerate(families)])
+
+
 @dataclass(frozen=True)
 class Reference(Persistent):
     """Some values of a column, and the share of the rows that each stands for."""
@@ -226,18 +237,20 @@ class Product(Kernel):
         return self.families if several else (self.families,) * n_columns
 
     def relevances(self) -> NDArray[np.float64]:
-        """The share of each column in the sum of the rates.
+        """The share of each column in the logarithm of the kernel of two typical rows.
 
-        Shares compare columns of equal deviation: scaled data, or warps that scale, as those of
-        learned kernels do.
+        These rows lie one deviation apart in every column, with columns of deviation 1: scaled
+        data, or warps that scale, as those of learned kernels do. Of the Laplacian it is the share
+        in the sum of the rates, of the Gaussian that in the sum of their squares.
 
         Returns
         -------
         ndarray of shape (d,), or (1,) for a kernel with one rate
         """
         rates = np.atleast_1d(np.asarray(self.rates, dtype=np.float64))
-        total = float(rates.sum())
-        return rates / total if total > 0 else rates
+        effects = log_distances(rates, self.families_for(len(rates)))
+        total = float(effects.sum())
+        return effects / total if total > 0 else effects
 
     def scaled(self, factor: float) -> Product:
         """The same kernel with all rates multiplied by a factor.

@@ -86,7 +86,8 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     kernel_ : Kernel
         The kernel of ``features_``.
     relevances_ : ndarray of shape (d,)
-        The share of each column in the sum of the rates, for product kernels.
+        The share of each column in the logarithm of the kernel of two rows that are a deviation
+        apart in every column, for product kernels.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -262,7 +263,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
 
     @property
     def relevances_(self) -> NDArray[np.float64]:
-        """The share of each column in the sum of the rates of a product kernel."""
+        """The share of each column in the logarithm of a product kernel."""
         return relevances_of(self.kernel_, self.n_features_in_)
 
     def _ridge(self, features: FeatureMap | None, alpha: float) -> KernelRidge:

@@ -28,6 +28,7 @@ from kernelsieve.kernels.learning.learner import (
     best_of_families,
 )
 from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.kernels.product import log_distances
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, RidgeErrors, SetApart
@@ -102,7 +103,7 @@ class LearnOptions:
     worth: float = 0.005
     alpha_step: float = 4.0
     shares: tuple[float, ...] = (0.2, 0.6)
-    tails: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35)
+    tails: tuple[float, ...] = (0.002, 0.01, 0.03, 0.1, 0.3)
     sparing: float = 0.003
     handicap: float = 0.03
     reported_rows: int = 200
@@ -424,8 +425,9 @@ class _Search:
     def _shorter(self, fit: Fit) -> list[Fit]:
         """The same without its weakest columns, a few and then more of them."""
         rates = fit.rates.sum(axis=0)
-        order = np.argsort(rates, kind="stable")
-        tail = np.cumsum(rates[order]) / rates.sum()
+        effects = log_distances(rates, [fit.family] * len(rates))
+        order = np.argsort(effects, kind="stable")
+        tail = np.cumsum(effects[order]) / effects.sum()
         counts = sorted({int((tail <= share).sum()) for share in self.options.tails} - {0})
         return [fit.restricted(np.sort(order[count:])) for count in counts]
 

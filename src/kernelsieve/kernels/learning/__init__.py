@@ -35,8 +35,8 @@ class LearnedKernel:
     alpha : float
         The ridge that goes with it on rows of weight 1: noise over amplitude.
     relevances : ndarray of shape (d,)
-        The share of each column in the sum of the rates, which are those of columns scaled to a
-        deviation of 1.
+        The share of each column in the logarithm of the kernel of two rows that are a deviation
+        apart in every column.
     family : str
         Of the columns that are not categorical.
     value : float
