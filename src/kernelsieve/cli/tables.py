@@ -35,6 +35,12 @@ METHOD = Annotated[
     ),
 ]
 FEATURES = Annotated[int, typer.Option(metavar="S", help="Number of features.")]
+FIT_FEATURES = Annotated[
+    int | None, typer.Option(metavar="S", help="Number of features.", show_default="automatic")
+]
+FIT_KERNEL = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"{KERNELS}.", show_default="learned")
+]
 ALPHA = Annotated[
     str, typer.Option(metavar="X", help="Ridge: 'cv' (cross-validation) or a number.")
 ]
@@ -80,9 +86,9 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Model file.")] = Path(
         "model.ks"
     ),
-    kernel: KERNEL = "gaussian",
+    kernel: FIT_KERNEL = None,
     method: METHOD = "auto",
-    features: FEATURES = 2000,
+    features: FIT_FEATURES = None,
     alpha: ALPHA = "cv",
     gamma: GAMMA = "cv",
     degree: DEGREE = 3,
@@ -97,6 +103,9 @@ def fit(
     std: Annotated[
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
     ] = False,
+    no_baselines: Annotated[
+        bool, typer.Option("--no-baselines", help="Do not compare with other models.")
+    ] = False,
     strict: STRICT = False,
     sep: SEP = None,
     decimal: DECIMAL = None,
@@ -110,8 +119,10 @@ def fit(
     """Fit a model that predicts a column of a table, and save it to a file.
 
     Numbers are standardised, texts become 0/1 columns, and missing values are
-    filled in. A fifth of the rows is set aside to judge the model, which is
-    then fitted to all rows. The label of a LIBSVM file is called 'target'.
+    filled in. The kernel is learned unless you choose one. A fifth of the rows
+    is set aside to compare the model with a constant, a linear model and
+    gradient boosting; then it is fitted to all rows. The label of a LIBSVM
+    file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -141,6 +152,7 @@ def fit(
             drop=words(drop),
             keep=words(keep),
             strict=strict,
+            baselines=not no_baselines,
             random_state=seed,
             n_jobs=threads,
         )
@@ -411,13 +423,16 @@ def _number_or_word(text: str, option: str, allowed: tuple[str, ...]) -> Any:
 
 def _print_fit(model: TableModel, out: Path) -> None:
     from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
+    from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
     matrix = confusion_lines(facts)
     table = [*matrix, ""] if matrix else []
     for line in [*summary_lines(facts), "", *table, *column_lines(facts, 5), ""]:
         typer.echo(printable(line))
-    typer.echo(f"Took:    {duration(facts['seconds'])}")
+    for line in verdict_lines(facts):
+        typer.echo(line)
+    typer.echo(f"\nTook:    {duration(facts['seconds'])}")
     typer.echo(f"Model:   {out}")
     typer.echo(f"Next:    kernelsieve explain {out}")
     typer.echo(f"         kernelsieve predict {out} new.csv -o out.csv")

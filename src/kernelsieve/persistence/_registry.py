@@ -24,6 +24,7 @@ from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
+from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 from kernelsieve.tables.texts import Reading
 
@@ -84,6 +85,7 @@ for _class in (
     DegreeColumns,
     Estimate,
     Frame,
+    LearnedRidge,
     Levels,
     LocalTables,
     ProductFrame,

@@ -1,13 +1,14 @@
 """The table encoder: columns of numbers, times and texts become a matrix.
 
-Numbers and times are standardised and clipped at 8 standard deviations; texts become 0/1 columns.
+Numbers and times are standardised and clipped at 8 standard deviations; texts become 0/1 columns,
+or, if there are many categories and the target is known, the mean of the target in each.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
@@ -16,13 +17,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._random import stream
 from kernelsieve._state import (
     Persistent,
     PersistentEstimator,
+    choice,
     flag,
     instance,
     list_of,
     number,
+    plain,
     switch,
     text,
     texts,
@@ -32,13 +36,22 @@ from kernelsieve._state import (
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
 
 CLIP = 8.0  # standard deviations
-MOST_LEVELS = 1_000  # categories of a column with a 0/1 column of their own; the others share one
+MOST_LEVELS = 1_000  # categories of a column that are told apart; the others share one
+MEANS_ABOVE = 20  # categories: with more, the mean of the target stands for each
+MOST_MEANS = 5  # outputs that means are taken of
+FOLDS = 5  # of the rows: the means of a training row come from the other folds
 FEW_LEVELS = 50  # up to so many distinct texts are categories, however few rows there are
 MOST_SPARSE_COLUMNS = 10_000_000
-SPARSE_BELOW = 0.2  # share of nonzeros below which the matrix is sparse
+SPARSE_BELOW = 0.2  # share of nonzeros below which a wide matrix is sparse
+WIDE = 200  # columns of the matrix
+DAY = 86_400.0  # seconds
+# What a time also says, and how many days a column must span before it does.
+PARTS = {"hour": 2.0, "weekday": 7.0, "day of year": 730.0}
+MOST_TIMES = 4  # columns of times whose differences are used
 OTHER = "(other)"
 ABSENT = "(missing)"
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
+LARGEST_MEAN = 1e6  # standard deviations of the target
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
 
 
@@ -54,6 +67,13 @@ class Scaled(Persistent):
         Replaces missing values: the median.
     mean, scale : float
         The mean and the standard deviation.
+    missing : bool
+        Whether a 0/1 column says where values were missing.
+    part : str
+        What of a time: "" is the time itself, else "hour", "weekday" or "day of year" (UTC), or
+        "since" for the hours since ``other``.
+    other : str
+        Another column of times.
     """
 
     name: str
@@ -61,6 +81,9 @@ class Scaled(Persistent):
     fill: float
     mean: float
     scale: float
+    missing: bool = False
+    part: str = ""
+    other: str = ""
 
     _state_fields: ClassVar = {
         "name": text,
@@ -68,16 +91,33 @@ class Scaled(Persistent):
         "fill": number(-LARGEST_NUMBER, LARGEST_NUMBER),
         "mean": number(-LARGEST_NUMBER, LARGEST_NUMBER),
         "scale": number(5e-324, LARGEST_NUMBER),
+        "missing": flag,
+        "part": choice("", "since", *PARTS),
+        "other": text,
     }
 
     def _complete(self) -> None:
-        if self.is_time and not FIRST_SECOND <= self.fill <= LAST_SECOND:
+        if self.part and not self.is_time:
+            wrong("part", "belongs to a column of numbers")
+        if self.is_time and not self.part and not FIRST_SECOND <= self.fill <= LAST_SECOND:
             wrong("fill", f"is {self.fill:g} seconds since 1970, beyond the calendar")
+
+    @property
+    def title(self) -> str:
+        """What is used of the column."""
+        if self.part == "since":
+            return f"{self.name} - {self.other}"
+        return f"{self.name} {self.part}".rstrip()
+
+    @property
+    def sources(self) -> list[str]:
+        """Columns of the table that it is made of."""
+        return [self.name, *([self.other] if self.part == "since" else [])]
 
     @property
     def labels(self) -> list[str]:
         """Names of the columns of the matrix."""
-        return [self.name]
+        return [self.title, *([f"{self.title}={ABSENT}"] if self.missing else [])]
 
 
 @dataclass(frozen=True)
@@ -92,24 +132,51 @@ class Levels(Persistent):
     fill : str
         Replaces missing values: "(missing)" if there were some in training, else the most frequent
         category.
+    means : tuple of tuple of float
+        If not empty, numbers that stand for each category, in place of the 0/1 columns: the mean
+        of each output in it, drawn towards the mean of all rows, and standardised.
     """
 
     name: str
     levels: tuple[str, ...]
     fill: str
+    means: tuple[tuple[float, ...], ...] = ()
 
-    _state_fields: ClassVar = {"name": text, "levels": list_of(text, tuple), "fill": text}
+    _state_fields: ClassVar = {
+        "name": text,
+        "levels": list_of(text, tuple),
+        "fill": text,
+        "means": list_of(list_of(number(-LARGEST_MEAN, LARGEST_MEAN), tuple), tuple),
+    }
 
     def _complete(self) -> None:
         if len(self.levels) > MOST_LEVELS + 2:
             wrong("levels", f"are {len(self.levels):,}, more than {MOST_LEVELS + 2:,}")
         if self.fill not in self.levels:
             wrong("fill", "is not one of the levels")
+        if self.means and len(self.means) != len(self.levels):
+            wrong("means", f"are {len(self.means):,} for {len(self.levels):,} levels")
+        if len({len(row) for row in self.means}) > 1 or () in self.means:
+            wrong("means", "have different lengths, or none")
+
+    @property
+    def title(self) -> str:
+        """What is used of the column."""
+        return self.name
+
+    @property
+    def sources(self) -> list[str]:
+        """Columns of the table that it is made of."""
+        return [self.name]
 
     @property
     def labels(self) -> list[str]:
         """Names of the columns of the matrix."""
-        return [f"{self.name}={level}" for level in self.levels]
+        if not self.means:
+            return [f"{self.name}={level}" for level in self.levels]
+        if len(self.means[0]) == 1:
+            return [f"{self.name} (mean target)"]
+        return [f"{self.name} (mean target {i})" for i in range(len(self.means[0]))]
 
 
 class TableEncoder(PersistentEstimator):
@@ -131,8 +198,8 @@ class TableEncoder(PersistentEstimator):
     ----------
     columns_ : list of Scaled and Levels
         How each column is encoded.
-    ignored_ : list of str
-        Columns that are not used: identifiers, constants and empty columns.
+    ignored_ : dict of str to str
+        Columns that are not used (identifiers, constants and empty columns), and why.
     matrix_columns_ : int
         The number of columns of a sparse matrix, which are not changed.
     sparse_ : bool
@@ -151,7 +218,7 @@ class TableEncoder(PersistentEstimator):
     _state_parameters: ClassVar = {"drop": texts, "strict": switch, "keep": texts}
     _state_fields: ClassVar = {
         "columns_": list_of(instance(Scaled, Levels)),
-        "ignored_": list_of(text),
+        "ignored_": plain(dict),
         "matrix_columns_": whole(0, 2**31),
         "sparse_": flag,
     }
@@ -173,7 +240,9 @@ class TableEncoder(PersistentEstimator):
         Parameters
         ----------
         table : Table, path, frame or mapping of columns
-        y : ignored
+        y : ndarray of shape (n_rows,) or (n_rows, n_outputs), optional
+            Numbers to predict. With them, columns of more than 20 categories become means of the
+            target; without them, 0/1 columns.
 
         Returns
         -------
@@ -185,14 +254,14 @@ class TableEncoder(PersistentEstimator):
         for name in (*self.drop, *self.keep):
             table.column(name)
         self.columns_: list[Scaled | Levels] = []
-        self.ignored_: list[str] = []
+        self.ignored_: dict[str, str] = {}
+        times: dict[str, NDArray[np.float64]] = {}
+        outputs = None if y is None else _standardised(y, table.n_rows)
         for name, values in table.columns.items():
             if name not in self.drop:
-                column = self._learn(table, name, values)
-                if column is None:
-                    self.ignored_.append(name)
-                else:
-                    self.columns_.append(column)
+                column = self._learn(table, name, values, outputs, times)
+                self.columns_ += [] if column is None else [column]
+        self.columns_ += _time_parts(times)
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
         if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
             raise TableError(
@@ -204,34 +273,91 @@ class TableEncoder(PersistentEstimator):
                 f"{table.where} has no column to learn from: {listed(table.columns)} "
                 f"{'is' if len(table.columns) == 1 else 'are'} the target or ignored"
             )
-        self.sparse_ = self.matrix_columns_ > 0 or len(self.columns_) < SPARSE_BELOW * self.width
+        filled = len(self.columns_) < SPARSE_BELOW * self.width and self.width > WIDE
+        self.sparse_ = self.matrix_columns_ > 0 or filled
         return self
+
+    def fit_transform(self, table: Any, y: Any = None, seed: int = 0) -> Any:
+        """Learn how to encode a table, and encode it.
+
+        Means of the target in the categories are those of other rows: with its own target among
+        its inputs, a model would trust them too much.
+
+        Parameters
+        ----------
+        table : Table, path, frame or mapping of columns
+        y : ndarray of shape (n_rows,) or (n_rows, n_outputs), optional
+        seed : int, default 0
+            Deals the rows into five folds.
+
+        Returns
+        -------
+        X : ndarray or CSR array of shape (n_rows, width)
+        """
+        table = as_table(table)
+        X = self.fit(table, y).transform(table)
+        if y is None or sp.issparse(X):
+            return X
+        outputs = _standardised(y, table.n_rows)
+        folds = stream(seed, "folds of means").permutation(table.n_rows) % FOLDS
+        start = 0
+        for column in self.columns_:
+            if isinstance(column, Levels) and column.means:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", TableNotice)  # transform gave them
+                    places = self._places(table, column)
+                for fold in range(FOLDS):
+                    inside, outside = folds == fold, folds != fold
+                    means = _level_means(places[outside], outputs[outside], len(column.levels))
+                    X[inside, start : start + outputs.shape[1]] = means[places[inside]]
+            start += len(column.labels)
+        return X
 
     @property
     def width(self) -> int:
         """The number of columns of the matrix."""
         return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
 
-    def _learn(self, table: Table, name: str, values: NDArray[Any]) -> Scaled | Levels | None:
-        times = None if values.dtype.kind == "f" else as_times(values)
-        if values.dtype.kind == "f" or times is not None:
-            return self._scaled(table, name, values if times is None else times, times is not None)
+    def _learn(
+        self,
+        table: Table,
+        name: str,
+        values: NDArray[Any],
+        outputs: NDArray[np.float64] | None,
+        times: dict[str, NDArray[np.float64]],
+    ) -> Scaled | Levels | None:
+        seconds = None if values.dtype.kind == "f" else as_times(values)
+        if values.dtype.kind == "f" or seconds is not None:
+            column = self._scaled(
+                table, name, values if seconds is None else seconds, seconds is not None
+            )
+            if seconds is not None and column is not None:
+                times[name] = seconds
+            return column
         present = [value for value in values.tolist() if value is not None]
         levels, counts = np.unique(np.array(present, dtype=str), return_counts=True)
         if len(levels) < 2 and len(present) == table.n_rows:
-            self._note(f"column {name!r} is always {listed(levels.tolist())}; ignored", table)
+            self._ignore(table, name, f"is always {listed(levels.tolist())}")
             return None
         if len(levels) > max(FEW_LEVELS, len(present) // 2) and name not in self.keep:
             every = "every value is unique"
             if len(levels) < table.n_rows:
                 every = f"{len(levels):,} distinct values in {table.n_rows:,} rows"
-            self._note_identifier(table, name, every)
+            self._ignore_identifier(table, name, every)
             return None
         kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
         extra = {OTHER: len(kept) < len(levels), ABSENT: len(present) < table.n_rows}
+        if extra[OTHER]:
+            rare = len(levels) - len(kept)
+            self._note(f"column {name!r}: the {rare:,} rarest of {len(levels):,} categories share "
+                       f"one, {OTHER}", table)  # fmt: skip
         kept += [level for level, needed in extra.items() if needed and level not in kept]
         fill = ABSENT if extra[ABSENT] else str(levels[counts.argmax()])
-        return Levels(name, tuple(kept), fill)
+        found = Levels(name, tuple(kept), fill)
+        if outputs is None or len(kept) <= MEANS_ABOVE or outputs.shape[1] > MOST_MEANS:
+            return found
+        means = _level_means(self._places(table, found), outputs, len(kept))
+        return replace(found, means=tuple(map(tuple, means[:-1].tolist())))
 
     def _scaled(
         self, table: Table, name: str, values: NDArray[np.float64], is_time: bool
@@ -239,20 +365,22 @@ class TableEncoder(PersistentEstimator):
         self._refuse_infinite(table, name, values)
         present = values[~np.isnan(values)]
         if len(present) == 0:
-            self._note(f"column {name!r} is empty; ignored", table)
+            self._ignore(table, name, "is empty")
             return None
         if not is_time and name not in self.keep and counts_rows(values):
-            self._note_identifier(table, name, "unique whole numbers that count the rows")
+            self._ignore_identifier(table, name, "unique whole numbers that count the rows")
             return None
-        # Divide by a power of two near the largest value: squares of raw values could overflow.
-        peak = float(2.0 ** (np.frexp(np.abs(present).max())[1] - 1))
         if present.min() == present.max():
-            self._note(f"column {name!r} is always {present[0]:g}; ignored", table)
+            self._ignore(table, name, f"is always {present[0]:g}")
             return None
-        mean, scale = peak * float(np.mean(present / peak)), peak * float(np.std(present / peak))
-        return Scaled(name, is_time, float(np.median(present)), mean, scale)
+        return scaled(name, present, is_time, missing=len(present) < len(values))
 
-    def _note_identifier(self, table: Table, name: str, why: str) -> None:
+    def _ignore(self, table: Table, name: str, why: str) -> None:
+        self.ignored_[name] = why
+        self._note(f"column {name!r} {why}; ignored", table)
+
+    def _ignore_identifier(self, table: Table, name: str, why: str) -> None:
+        self.ignored_[name] = f"looks like an identifier ({why})"
         self._note(
             f"column {name!r} looks like an identifier ({why}); ignored. Use --keep {name} to "
             "include it",
@@ -280,25 +408,32 @@ class TableEncoder(PersistentEstimator):
         return self._sparse(table) if self.sparse_ else self._dense(table)
 
     def _dense(self, table: Table) -> NDArray[np.float64]:
-        X, start = np.zeros((table.n_rows, self.width)), 0
+        X, start, times = np.zeros((table.n_rows, self.width)), 0, self._times(table)
         for column in self.columns_:
+            part = X[:, start : start + len(column.labels)]
             if isinstance(column, Scaled):
-                X[:, start] = self._numbers(table, column)
+                part[:] = self._numbers(table, column, times)
+            elif column.means:
+                part[:] = _means_of(column)[self._places(table, column)]
             else:
                 places = self._places(table, column)
                 there = np.flatnonzero(places >= 0)
-                X[there, start + places[there]] = 1.0
+                part[there, places[there]] = 1.0
             start += len(column.labels)
         return X
 
     def _sparse(self, table: Table) -> sp.csr_array:
         parts: list[Any] = []
+        times = self._times(table)
         for column in self.columns_:
             shape = (table.n_rows, len(column.labels))
             if isinstance(column, Scaled):
-                parts.append(sp.csr_array(self._numbers(table, column)[:, None]))
+                parts.append(sp.csr_array(self._numbers(table, column, times)))
+                continue
+            places = self._places(table, column)
+            if column.means:
+                parts.append(sp.csr_array(_means_of(column)[places]))
             else:
-                places = self._places(table, column)
                 there = np.flatnonzero(places >= 0)
                 entries = (np.ones(len(there)), (there, places[there]))
                 parts.append(sp.csr_array(entries, shape=shape))
@@ -307,8 +442,34 @@ class TableEncoder(PersistentEstimator):
         X.eliminate_zeros()
         return X
 
+    def typed(self, table: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Encode a table for methods that know categories and missing values, such as trees.
+
+        Parameters
+        ----------
+        table : Table, path, frame or mapping of columns
+
+        Returns
+        -------
+        X : ndarray of shape (n_rows, n_columns)
+            A column for each of ``columns_``: numbers, with NaN where they are missing, or the
+            places of categories in ``levels``, with NaN for categories not seen in training.
+        is_category : ndarray of shape (n_columns,)
+        """
+        table = as_table(table)
+        times = self._times(table)
+        X = np.empty((table.n_rows, len(self.columns_)))
+        for i, column in enumerate(self.columns_):
+            if isinstance(column, Scaled):
+                X[:, i] = self._values(table, column, times)
+            else:
+                places = self._places(table, column)
+                X[:, i] = np.where(places < 0, np.nan, places)
+        return X, np.array([isinstance(column, Levels) for column in self.columns_])
+
     def _check_columns(self, table: Table) -> None:
-        absent = [column.name for column in self.columns_ if column.name not in table.columns]
+        used = dict.fromkeys(name for column in self.columns_ for name in column.sources)
+        absent = [name for name in used if name not in table.columns]
         if absent:
             raise TableError(
                 f"{table.where} lacks {_plural(len(absent), 'column')} of the training table: "
@@ -329,26 +490,48 @@ class TableEncoder(PersistentEstimator):
         matrix.resize((table.n_rows, self.matrix_columns_))
         return matrix
 
-    def _numbers(self, table: Table, column: Scaled) -> NDArray[np.float64]:
+    def _times(self, table: Table) -> dict[str, NDArray[np.float64]]:
+        """The columns of times, in seconds since 1970."""
+        found: dict[str, NDArray[np.float64]] = {}
+        for column in self.columns_:
+            for name in column.sources if isinstance(column, Scaled) and column.is_time else []:
+                values = table.columns[name]
+                if name in found:
+                    continue
+                if values.dtype.kind == "f" and not np.isnan(values).all():
+                    raise TableError(
+                        f"{table.where}: column {name!r} holds numbers, and in training it held "
+                        "times"
+                    )
+                found[name] = values if values.dtype.kind == "f" else _times(values, table, name)
+        return found
+
+    def _values(
+        self, table: Table, column: Scaled, times: dict[str, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """The numbers of a column, with NaN where they are missing."""
+        if column.is_time:
+            return time_part(times, column)
         values = table.columns[column.name]
-        if column.is_time and values.dtype.kind == "O":
-            values = _times(values, table, column.name)
-        elif column.is_time and not np.isnan(values).all():
-            raise TableError(
-                f"{table.where}: column {column.name!r} holds numbers, and in training it held "
-                "times"
-            )
-        elif values.dtype.kind == "O":
+        if values.dtype.kind == "O":
             values = self._from_texts(table, column.name, values)
         self._refuse_infinite(table, column.name, values)
+        return values
+
+    def _numbers(
+        self, table: Table, column: Scaled, times: dict[str, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        values = self._values(table, column, times)
         missing = np.isnan(values)
         if missing.any():
-            fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
-            count = _plural(int(missing.sum()), "missing value")
-            self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
             values = np.where(missing, column.fill, values)
+            if not column.part:
+                fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
+                count = _plural(int(missing.sum()), "missing value")
+                self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
         with np.errstate(over="ignore"):
-            return np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
+            standard = np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
+        return np.column_stack([standard, missing] if column.missing else [standard])
 
     def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         """Convert numbers that are stored as texts."""
@@ -416,6 +599,85 @@ class TableEncoder(PersistentEstimator):
         names = [label for column in self.columns_ for label in column.labels]
         names += [f"x{i + 1}" for i in range(self.matrix_columns_)]  # as LIBSVM counts
         return np.array(names, dtype=object)
+
+
+def scaled(
+    name: str,
+    present: NDArray[np.float64],
+    is_time: bool,
+    missing: bool = False,
+    part: str = "",
+    other: str = "",
+) -> Scaled:
+    """How to standardise a column with these values, which are not all the same."""
+    # Divide by a power of two near the largest value: squares of raw values could overflow.
+    peak = float(2.0 ** (np.frexp(np.abs(present).max())[1] - 1))
+    mean, scale = peak * float(np.mean(present / peak)), peak * float(np.std(present / peak))
+    return Scaled(name, is_time, float(np.median(present)), mean, scale, missing, part, other)
+
+
+def _time_parts(times: dict[str, NDArray[np.float64]]) -> list[Scaled]:
+    """What else times say: hours, weekdays, and how long one is after another."""
+    wanted = []
+    for name, seconds in times.items():
+        days = (np.nanmax(seconds) - np.nanmin(seconds)) / DAY
+        wanted += [(name, part, "") for part, least in PARTS.items() if days >= least]
+    names = list(times)[:MOST_TIMES]
+    wanted += [(b, "since", a) for i, a in enumerate(names) for b in names[i + 1 :]]
+    found = []
+    for name, part, other in wanted:
+        values = time_part(times, Scaled(name, True, 0.0, 0.0, 1.0, False, part, other))
+        present = values[~np.isnan(values)]
+        if len(present) and present.min() < present.max():
+            found.append(scaled(name, present, True, False, part, other))
+    return found
+
+
+def time_part(times: dict[str, NDArray[np.float64]], column: Scaled) -> NDArray[np.float64]:
+    """The part of a time that a column holds."""
+    seconds = times[column.name]
+    if column.part == "since":
+        return (seconds - times[column.other]) / 3600.0
+    if column.part == "hour":
+        return seconds % DAY / 3600.0
+    if column.part == "weekday":
+        return (seconds // DAY + 3.0) % 7.0  # 1970 began on a Thursday
+    if column.part == "day of year":
+        days = np.where(np.isnan(seconds), 0.0, seconds // DAY).astype("datetime64[D]")
+        since = (days - days.astype("datetime64[Y]")).astype(np.float64)
+        return np.where(np.isnan(seconds), np.nan, since)
+    return seconds
+
+
+def _standardised(y: Any, n_rows: int) -> NDArray[np.float64]:
+    """Targets as columns of mean 0 and variance 1."""
+    outputs = np.asarray(y, dtype=np.float64).reshape(n_rows, -1)
+    centred = outputs - outputs.mean(axis=0)
+    peak = np.maximum(np.abs(centred).max(axis=0), 1e-300)
+    centred = centred / peak
+    return centred / np.maximum(centred.std(axis=0), 1e-12)
+
+
+def _level_means(
+    places: NDArray[np.int64], outputs: NDArray[np.float64], n_levels: int
+) -> NDArray[np.float64]:
+    """The mean of each standardised output in each category, drawn towards the mean of all rows.
+
+    The last row, at place -1, is for categories that are not known: the mean of all rows, 0. The
+    fewer rows a category has, and the less the outputs depend on it, the more it is drawn to 0.
+    """
+    counts = np.bincount(places, minlength=n_levels)[:, None]
+    sums = np.column_stack([np.bincount(places, w, n_levels) for w in outputs.T])
+    means = sums / np.maximum(counts, 1)
+    # The variance of the outputs is 1: what the categories do not explain is within them.
+    within = np.clip(1.0 - (counts * means**2).sum(axis=0) / len(places), 0.05, 1.0)
+    between = np.maximum(1.0 - within, 0.05)
+    return np.vstack([sums / (counts + within / between), np.zeros((1, outputs.shape[1]))])
+
+
+def _means_of(column: Levels) -> NDArray[np.float64]:
+    """The numbers that stand for the categories, and zeros at place -1."""
+    return np.vstack([np.array(column.means), np.zeros((1, len(column.means[0])))])
 
 
 def counts_rows(values: NDArray[np.float64]) -> bool:

@@ -25,6 +25,7 @@ from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.monomials import Ranking, ranked_monomials
+from kernelsieve.tables.verdict import check_verdict, verdict_lines
 
 DIAGNOSTIC_ROWS = 1_000
 PERMUTED_ROWS, PERMUTATIONS = 2_000, 3
@@ -147,9 +148,9 @@ def column_importances(
         start = places.stop
         losses = []
         for repeat in range(PERMUTATIONS):
-            order = stream(seed, "shuffle", column.name, repeat).permutation(len(y))
+            order = stream(seed, "shuffle", column.title, repeat).permutation(len(y))
             losses.append(_loss(model, _shuffled(X, places, order), y))
-        found.append((column.name, float(np.mean(losses) - before)))
+        found.append((column.title, float(np.mean(losses) - before)))
     return sorted(found, key=lambda item: -item[1])
 
 
@@ -229,6 +230,7 @@ def check_facts(facts: Any) -> None:
     _check(isinstance(counts, list) and len(counts) == len(labels), "counts")
     for row in counts:
         _check(isinstance(row, list) and len(row) == len(labels) and _are_numbers(row), "counts")
+    check_verdict(facts["verdict"])
     found = facts["monomials"]
     lists = [found[name] for name in ("names", "coefficients", "importances")]
     _check(all(isinstance(part, list) and len(part) == len(lists[0]) for part in lists), "length")
@@ -265,7 +267,8 @@ def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
     -------
     str
     """
-    parts = [summary_lines(facts), confusion_lines(facts), column_lines(facts, top)]
+    parts = [summary_lines(facts), verdict_lines(facts), confusion_lines(facts)]
+    parts += [column_lines(facts, top)]
     parts = [part for part in [*parts, monomial_lines(facts, top)] if part]
     return "\n\n".join("\n".join(printable(line, width) for line in part) for part in parts)
 

@@ -1,4 +1,4 @@
-"""A kernel model of a table: encode, choose gamma and alpha, fit, judge, explain."""
+"""A kernel model of a table: encode, learn the kernel, fit, judge, explain."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed
 from kernelsieve._state import (
     PersistentEstimator,
+    array,
     choice,
     instance,
     number,
     plain,
     scalar,
+    text,
     texts,
     wrong,
 )
@@ -36,14 +38,23 @@ from kernelsieve.tables.facts import (
     label_text,
     scores,
 )
+from kernelsieve.tables.learned import LearnedRidge, learned_classifier
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
-from kernelsieve.tables.target import TASKS, ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tables.target import (
+    TASKS,
+    ridge_targets,
+    rows_with_target,
+    task_and_targets,
+    with_target,
+)
 from kernelsieve.tables.texts import readings
+from kernelsieve.tables.verdict import compared, row_losses
 from kernelsieve.tuning import Judge, choose_gamma_alpha
 from kernelsieve.tuning.methods import feature_map, find_method
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
+DEFAULT_FEATURES = 2_000
 TUNING_LANDMARKS = 600  # uniform ones: quick, and good enough to compare gammas
 WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 
@@ -53,22 +64,26 @@ Progress = Callable[[str], None]
 class TableModel(PersistentEstimator):
     """A kernel model that predicts one column of a table; ``kernelsieve fit`` makes one.
 
-    Numbers are standardised, texts become 0/1 columns, and missing values are filled in with a
-    notice. Gamma and alpha are chosen by cross-validation. A fifth of the rows is set aside to
-    judge the model, which is then fitted to all rows.
+    Numbers are standardised, categories become 0/1 columns (many categories: means of the target),
+    and missing values are filled in with a notice. By default the kernel is learned. A fifth of the
+    rows is set aside to judge the model, which is then fitted to all rows.
+
+    It is an estimator of scikit-learn: pass a whole table and name the target, or pass X and y.
 
     Parameters
     ----------
-    target : str
-        The column to predict.
+    target : str, optional
+        The column to predict. With ``fit(X, y)`` it is the name of y.
     task : "auto", "regression" or "classification"
         "auto" means classification for texts and for numbers with two distinct values.
-    kernel : str or Kernel, default "gaussian"
+    kernel : str or Kernel, optional
+        None learns the kernel from dense columns, unless ``method``, ``n_components``, ``gamma`` or
+        ``readable`` is given; it is "gaussian" otherwise.
     method : str, default "auto"
         The feature map: "auto", "adaptive", "row-norm", "nystrom", "fourier", "oblivious",
         "tensor-sketch", "maclaurin", or another name in ``kernelsieve.tuning.methods.METHODS``.
-    n_components : int, default 2000
-        The number of features.
+    n_components : int, optional
+        The number of features. None is 2,000, or what suits a learned kernel.
     gamma : "cv", "scale", "auto" or float
         The kernel's width; "cv" chooses it by cross-validation.
     alpha : "cv" or float
@@ -89,22 +104,29 @@ class TableModel(PersistentEstimator):
     strict : bool, default False
         Raise a TableError for missing values, columns that cannot be used, and categories not seen
         in training.
+    baselines : bool, default False
+        Compare the model with a constant, a linear model and gradient boosting on the rows set
+        aside.
     random_state : int, default 0
     n_jobs : int, default all cores
 
     Attributes
     ----------
+    target_ : str
+        The name of the target.
     encoder_ : TableEncoder
         Makes the matrix that the model is fitted to.
     readings_ : dict of str to Reading
         How columns of a text file were understood, so that later files are read in the same way.
-    model_ : KernelRidge or KernelRidgeClassifier
+    model_ : LearnedRidge, KernelRidge or KernelRidgeClassifier
         Fitted to all rows.
     task_ : "regression" or "classification"
     alpha_ : float
         The ridge that was used.
-    gamma_ : float or str
-        The width that was used.
+    gamma_ : float, str or None
+        The width that was used; None for a learned kernel.
+    residuals_ : ndarray of shape (n_test,)
+        Absolute errors on the rows set aside, in ascending order; empty for a classification.
     facts_ : dict
         What `explain` prints: scores on the rows set aside, permutation importances, monomials.
 
@@ -115,7 +137,7 @@ class TableModel(PersistentEstimator):
     >>> rng = np.random.default_rng(0)
     >>> flats = {"size": rng.uniform(20, 150, 300), "town": rng.choice(["Ulm", "Bonn"], 300)}
     >>> flats["rent"] = flats["size"] * np.where(flats["town"] == "Ulm", 10.0, 15.0)
-    >>> model = TableModel("rent", n_components=100).fit(flats)
+    >>> model = TableModel("rent").fit(flats)
     >>> model.facts_["scores"]["R2"] > 0.95
     True
     >>> model.predict({"town": ["Bonn"], "size": [100.0]}).round(-2).tolist()
@@ -124,26 +146,28 @@ class TableModel(PersistentEstimator):
 
     _state_parameters: ClassVar = {
         "target": instance(str, None),
-        "kernel": instance(str, Kernel),
+        "kernel": instance(str, Kernel, None),
         "class_weight": plain(str, dict, None),
         "drop": texts,
         "keep": texts,
     }
     _state_fields: ClassVar = {
+        "target_": text,
         "encoder_": instance(TableEncoder, fitted=True, d="width"),
         "readings_": readings,
-        "model_": instance(KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"),
+        "model_": instance(
+            LearnedRidge, KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"
+        ),
         "task_": choice(*TASKS[1:]),
         "alpha_": number(0.0),
         "gamma_": scalar,
+        "residuals_": array(None),
         "facts_": plain(dict),
     }
 
     def _complete(self) -> None:
-        if (self.task_ == "regression") != isinstance(self.model_, KernelRidge):
+        if (self.task_ == "classification") != isinstance(self.model_, KernelRidgeClassifier):
             wrong("model_", f"is a {type(self.model_).__name__} for {self.task_}")
-        if self.target is None:
-            wrong("target", "is not named")
         try:
             check_facts(self.facts_)
         except (TypeError, ValueError, KeyError) as error:
@@ -154,9 +178,9 @@ class TableModel(PersistentEstimator):
         target: str | None = None,
         *,
         task: str = "auto",
-        kernel: Any = "gaussian",
+        kernel: Any = None,
         method: str = "auto",
-        n_components: int = 2000,
+        n_components: int | None = None,
         gamma: Any = "cv",
         alpha: Any = "cv",
         degree: int = 3,
@@ -166,6 +190,7 @@ class TableModel(PersistentEstimator):
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         strict: bool = False,
+        baselines: bool = False,
         random_state: Any = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -183,6 +208,7 @@ class TableModel(PersistentEstimator):
         self.drop = drop
         self.keep = keep
         self.strict = strict
+        self.baselines = baselines
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -193,9 +219,11 @@ class TableModel(PersistentEstimator):
 
         Parameters
         ----------
-        data : path, frame or mapping of columns
-            Frames of pandas, polars and Arrow are understood. One column is the target.
-        y : ignored
+        data : path, frame, mapping of columns or matrix
+            Frames of pandas, polars and Arrow are understood. Without ``y``, one column is the
+            target.
+        y : array-like of shape (n,), optional
+            The target: numbers or labels.
         progress : callable, optional
             Called with the name of each step.
 
@@ -206,18 +234,19 @@ class TableModel(PersistentEstimator):
         start = time.perf_counter()
         self._check_choices()
         progress("reading")
-        table, target = rows_with_target(as_table(data), self.target, self.drop, self.strict)
-        self.task_, y = task_and_targets(table, target, self.task)
+        table, name = with_target(as_table(data), self.target, y)
+        table, self.target_ = rows_with_target(table, name, self.drop, self.strict)
+        self.task_, y = task_and_targets(table, self.target_, self.task)
         self.readings_ = table.readings
-        self.encoder_ = self._encoder().fit(table)
-        X = _in_float_type(self.encoder_.transform(table), table.n_rows)
         seed = root_seed(self.random_state)
+        self.encoder_ = TableEncoder([*self.drop, self.target_], self.strict, self.keep)
+        X = self._fit_encoder(self.encoder_, table, y, seed)
         judged = self._judged(table, y, seed, progress)
         progress("fitting to all rows")
-        self.model_ = self._fresh(seed).fit(X, y)
+        self.model_ = self._fitted(X, y, seed)
         progress("explaining")
         self.facts_ = {
-            "target": target,
+            "target": self.target_,
             "task": self.task_,
             "rows": table.n_rows,
             "inputs": X.shape[1],
@@ -228,45 +257,63 @@ class TableModel(PersistentEstimator):
         }
         return self
 
-    def _encoder(self) -> TableEncoder:
-        target = [] if self.target is None else [self.target]
-        return TableEncoder([*self.drop, *target], self.strict, self.keep)
+    def _fit_encoder(
+        self, encoder: TableEncoder, table: Table, y: NDArray[Any], seed: int
+    ) -> NDArray[Any]:
+        outputs = ridge_targets(y, self.task_)
+        outputs = outputs[:, 1] if outputs.shape[1:] == (2,) else outputs
+        return _in_float_type(encoder.fit_transform(table, outputs, seed), table.n_rows)
 
     def _judged(
         self, table: Table, y: NDArray[Any], seed: int, progress: Progress
     ) -> dict[str, Any]:
-        """Choose gamma and alpha, and score a model on rows that nothing was learned from."""
+        """Score a model of some rows on rows that nothing was learned from."""
         train, test = self._split(y, seed)
         # The same columns are used: fewer rows may not show what looks like an identifier.
-        used = [column.name for column in self.encoder_.columns_]
-        encoder = TableEncoder([n for n in table.columns if n not in used], keep=used)
+        used = {name for column in self.encoder_.columns_ for name in column.sources}
+        encoder = TableEncoder([n for n in table.columns if n not in used], keep=sorted(used))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TableNotice)  # the whole table gave them already
-            encoder.fit(table.take(train))
-            X_train, X_test = (
-                _in_float_type(encoder.transform(table.take(rows)), table.n_rows)
-                for rows in (train, test)
-            )
-        self._tune(X_train, y[train], seed, progress)
-        progress("judging")
-        trial = self._fresh(seed).fit(X_train, y[train])
-        constant = _Constant(y[train], self.task_)
+            X_train = self._fit_encoder(encoder, table.take(train), y[train], seed)
+            X_test = _in_float_type(encoder.transform(table.take(test)), table.n_rows)
+        start = time.perf_counter()
+        if not self._learns():
+            progress("choosing gamma and alpha")
+            self._tune(X_train, y[train], seed)
+        progress("learning from some rows" if self._learns() else "judging")
+        trial = self._fitted(X_train, y[train], seed)
         answers = _answers(trial, X_test)
+        took = time.perf_counter() - start
         matrix: dict[str, Any] = {"labels": [], "counts": []}
         if answers[1] is not None:
             matrix = confusion(y[test], answers[0], answers[1])
+        self.residuals_ = np.zeros(0)
+        if self.task_ == "regression":
+            self.residuals_ = np.sort(np.abs(y[test] - answers[0].astype(np.float64)))
+        verdict: dict[str, Any] = {"models": [], "interval": 0.0, "sentence": ""}
+        if self.baselines:
+            progress("comparing with other models")
+            losses = row_losses(answers[0] if answers[2] is None else answers[2], answers[1],
+                                y[test])  # fmt: skip
+            verdict = compared(table, y, (train, test), encoder, (X_train, X_test),
+                               (losses, took), self.task_, seed)  # fmt: skip
+        progress("explaining")
+        constant = _Constant(y[train], self.task_)
         return {
             "test rows": len(test),
             "scores": scores(y[test], *answers),
             "confusion": matrix,
             "baseline": scores(y[test], *_answers(constant, X_test)),
+            "verdict": verdict,
             "columns": column_importances(trial, X_test, y[test], encoder, seed),
         }
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
         find_method(self.method)
-        check_count(self.n_components, "n_components", "it is the number of features")
+        if self.n_components is not None:
+            check_count(self.n_components, "n_components", "it is the number of features")
+        self._alphas()
 
     def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Split the rows into those to learn from and those that judge."""
@@ -281,18 +328,26 @@ class TableModel(PersistentEstimator):
             )
         return train, test
 
-    def _tune(self, X: Any, y: NDArray[Any], seed: int, progress: Progress) -> None:
+    def _learns(self) -> bool:
+        """Whether the kernel is learned: nothing was chosen, and the columns are dense."""
+        nothing_chosen = (
+            self.kernel is None
+            and self.method == "auto"
+            and self.n_components is None
+            and self.gamma == "cv"
+            and not self.readable
+        )
+        return nothing_chosen and not self.encoder_.sparse_
+
+    def _tune(self, X: Any, y: NDArray[Any], seed: int) -> None:
         """Choose gamma and alpha by the leave-one-out error of a Nystrom map on some rows."""
         gammas, alphas = self._gammas(), self._alphas()
         if alphas is not None and gammas is not None:
             self.alpha_, self.gamma_ = alphas[0], gammas[0]
             return
-        progress("choosing gamma and alpha")
         landmarks = feature_map(
             "nystrom-uniform",
             n_components=min(TUNING_LANDMARKS, len(y)),
-            kernel=self.kernel,
-            n_jobs=self.n_jobs,
             **self._shape(),
         )
         targets = ridge_targets(y, self.task_)
@@ -303,7 +358,7 @@ class TableModel(PersistentEstimator):
 
     def _gammas(self) -> list[Any] | None:
         """The only gamma to use, or None to search."""
-        if not isinstance(self.kernel, str) or self.kernel in WITHOUT_GAMMA:
+        if not isinstance(self.kernel, str | None) or self.kernel in WITHOUT_GAMMA:
             return ["scale"]
         return None if self.gamma == "cv" else [self.gamma]
 
@@ -315,24 +370,35 @@ class TableModel(PersistentEstimator):
         return [check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")]
 
     def _shape(self) -> dict[str, Any]:
-        return {"degree": self.degree, "coef0": self.coef0}
+        kernel = "gaussian" if self.kernel is None else self.kernel
+        return {
+            "kernel": kernel, "degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs
+        }  # fmt: skip
 
-    def _fresh(self, seed: int) -> KernelRidge | KernelRidgeClassifier:
+    def _fitted(self, X: Any, y: NDArray[Any], seed: int) -> Any:
+        """A model of these rows; its alpha and gamma are kept."""
+        if self._learns():
+            alphas = self._alphas()
+            model: Any
+            if self.task_ == "regression":
+                model = LearnedRidge(alphas, seed, self.n_jobs).fit(X, y)
+            else:
+                model = learned_classifier(X, y, self.class_weight, alphas, seed, self.n_jobs)
+            self.alpha_, self.gamma_ = float(model.alpha), None
+            return model
         features = feature_map(
             self.method,
             self.readable,
-            n_components=self.n_components,
-            kernel=self.kernel,
+            n_components=DEFAULT_FEATURES if self.n_components is None else self.n_components,
             gamma=self.gamma_,
             random_state=seed,
-            n_jobs=self.n_jobs,
             **self._shape(),
         )
         if self.task_ == "regression":
-            return KernelRidge(features, alpha=self.alpha_, n_jobs=self.n_jobs)
+            return KernelRidge(features, alpha=self.alpha_, n_jobs=self.n_jobs).fit(X, y)
         return KernelRidgeClassifier(
             features, alpha=self.alpha_, class_weight=self.class_weight, n_jobs=self.n_jobs
-        )
+        ).fit(X, y)
 
     # --- use -------------------------------------------------------------------------------------
 
@@ -342,7 +408,7 @@ class TableModel(PersistentEstimator):
         check_is_fitted(self)
         if self.task_ != "classification":
             raise AttributeError(
-                f"{self.target!r} was learned by regression, so there are no classes"
+                f"{self.target_!r} was learned by regression, so there are no classes"
             )
         return self.model_.classes_
 
@@ -359,6 +425,27 @@ class TableModel(PersistentEstimator):
             Numbers, or labels.
         """
         return self.model_.predict(self._encoded(data))
+
+    def score(self, data: Any, y: Any = None) -> float:
+        """Score the predictions: R2 of a regression, accuracy of a classification.
+
+        Parameters
+        ----------
+        data : path, frame, mapping of columns or matrix
+        y : array-like of shape (n,), optional
+            The target; None takes the column of the table.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        table, _ = with_target(as_table(data, self.readings_), self.target_, y)
+        table.column(self.target_)
+        found = self.predict_table(table).scores
+        if found is None:
+            raise TableError(f"{table.where}: the target {self.target_!r} has no values to compare")
+        return found["R2" if self.task_ == "regression" else "accuracy"]
 
     def predict_proba(self, data: Any) -> NDArray[Any]:
         """Predict the probabilities of the classes; only for a classification.
@@ -420,7 +507,7 @@ class TableModel(PersistentEstimator):
         check_is_fitted(self)
         table = as_table(data, self.readings_)
         X = self._encoded(table)
-        name, classes, chances = str(self.target), None, None
+        name, classes, chances = self.target_, None, None
         rows, y = self._known_targets(table)
         if std:
             predicted, deviations = self._with_std(X)
@@ -470,7 +557,7 @@ class TableModel(PersistentEstimator):
     def _known_targets(self, table: Table) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Find the rows of a table whose target can be compared; also return its values."""
         nothing = np.empty(0, dtype=np.int64)
-        values = table.columns.get(str(self.target))
+        values = table.columns.get(self.target_)
         if values is None or (self.task_ == "regression" and values.dtype.kind != "f"):
             return nothing, nothing
         rows = np.flatnonzero(~is_missing(values))
@@ -479,7 +566,7 @@ class TableModel(PersistentEstimator):
         return rows, values[rows]
 
     def _with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.model_.predict(X, return_std=True)  # type: ignore[call-arg, return-value]
+        return self.model_.predict(X, return_std=True)
 
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
@@ -489,7 +576,16 @@ class TableModel(PersistentEstimator):
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)
         if self.task_ != task:
-            raise TableError(f"{self.target!r} was learned by {self.task_}, so there are no {what}")
+            raise TableError(
+                f"{self.target_!r} was learned by {self.task_}, so there are no {what}"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier" if self.task == "classification" else "regressor"
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
 
     def explain(self) -> str:
         """Describe the model as text; ``plots.plot_table_model`` draws the same facts.

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.tables.table import Table, TableError, is_missing, listed, notice
+from kernelsieve.tables.table import Table, TableError, as_column, is_missing, listed, notice
 
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
 MOST_CLASSES = 100
 LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
+
+
+def with_target(table: Table, target: str | None, y: Any) -> tuple[Table, str | None]:
+    """Add a target that is not a column of the table; also return its name."""
+    if y is None:
+        return table, target
+    name = target if target is not None else str(getattr(y, "name", None) or "target")
+    values = as_column("y", name, y)
+    if len(values) != table.n_rows:
+        raise TableError(f"y has {len(values)} values for {table.n_rows} rows")
+    return replace(table, columns={**table.columns, name: values}), name
 
 
 def rows_with_target(

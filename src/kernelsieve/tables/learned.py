@@ -1,0 +1,145 @@
+"""The default models of a table: a learned kernel, for numbers beside a linear part."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.linear_model import RidgeCV
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve._random import root_seed
+from kernelsieve._state import PersistentEstimator, array, instance, number, plain
+from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.models import KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve.tables.target import ridge_targets
+
+LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
+FEWEST_ROWS = 10  # for each coefficient of a linear part
+MOST_EXACT = 2_000  # rows that are all landmarks of a classifier
+
+
+class LearnedRidge(RegressorMixin, PersistentEstimator):
+    """Kernel ridge regression with a learned kernel on what a linear ridge leaves of the target.
+
+    A kernel fades to the mean where training rows are rare; a linear part does not.
+
+    Parameters
+    ----------
+    alphas : array-like of float, optional
+        As in KernelRidgeCV.
+    random_state : int, default 0
+    n_jobs : int, default all cores
+
+    Attributes
+    ----------
+    model_ : KernelRidgeCV
+        Fitted to the residuals of the linear part.
+    coef_ : ndarray of shape (d,)
+        Of the linear part; zeros if there are fewer than 10 rows for each column.
+    intercept_ : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = LearnedRidge().fit(X, 5 * X[:, 0] + np.sin(3 * X[:, 1]))
+    >>> bool(abs(model.predict(np.array([[6.0, 0.0]]))[0] - 30) < 3)
+    True
+    """
+
+    _state_parameters: ClassVar = {"alphas": plain(list, np.ndarray, None)}
+    _state_fields: ClassVar = {
+        "model_": instance(KernelRidgeCV, fitted=True, d="n_features_in_"),
+        "coef_": array("d"),
+        "intercept_": number(-1e300, 1e300),
+    }
+
+    def __init__(
+        self, alphas: Any = None, random_state: Any = 0, n_jobs: int | None = None
+    ) -> None:
+        self.alphas = alphas
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
+        """Fit the linear part, and learn the kernel on its residuals.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        y : ndarray of shape (n,)
+
+        Returns
+        -------
+        self
+        """
+        n, d = X.shape
+        self.coef_, self.intercept_ = np.zeros(d), 0.0
+        if n > FEWEST_ROWS * (d + 1):
+            scale = max(float(np.abs(y).max()), 1e-300)  # or squares could overflow
+            linear = RidgeCV(LINEAR_ALPHAS).fit(X, y / scale)
+            self.coef_ = scale * linear.coef_.astype(np.float64)
+            self.intercept_ = scale * float(linear.intercept_)
+        self.model_ = KernelRidgeCV(
+            alphas=self.alphas, random_state=self.random_state, n_jobs=self.n_jobs
+        ).fit(X, y - (X @ self.coef_ + self.intercept_))
+        return self
+
+    def predict(self, X: NDArray[Any], return_std: bool = False) -> Any:
+        """Predict the targets of rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        return_std : bool, default False
+            Whether to return the standard deviation of a new observation, too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        deviation : ndarray of shape (n,), if return_std
+        """
+        check_is_fitted(self)
+        linear = X @ self.coef_ + self.intercept_
+        if not return_std:
+            return linear + self.model_.predict(X)
+        mean, deviation = self.model_.predict(X, return_std=True)
+        return linear + mean, deviation
+
+    @property
+    def features_(self) -> FeatureMap:
+        """The fitted map of the kernel."""
+        check_is_fitted(self)
+        return self.model_.features_
+
+    @property
+    def alpha(self) -> float:
+        """The ridge that was chosen."""
+        return float(self.model_.alpha_)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self.model_.n_features_in_
+
+
+def learned_classifier(
+    X: NDArray[Any], y: NDArray[Any], class_weight: Any, alphas: Any, seed: Any, n_jobs: int | None
+) -> KernelRidgeClassifier:
+    """A classifier whose kernel is learned on the coded classes."""
+    signs = 2.0 * ridge_targets(y, "classification") - 1.0
+    found = KernelRidgeCV(alphas=alphas, random_state=seed, n_jobs=n_jobs).fit(
+        X, signs[:, 1] if signs.shape[1] == 2 else signs
+    )
+    features = NystromFeatures(
+        min(len(y), found.features_.n_components_ if len(y) > MOST_EXACT else MOST_EXACT),
+        kernel=found.kernel_,
+        random_state=root_seed(seed),
+        n_jobs=n_jobs,
+    )
+    return KernelRidgeClassifier(
+        features, alpha=found.alpha_, class_weight=class_weight, n_jobs=n_jobs
+    ).fit(X, y)
