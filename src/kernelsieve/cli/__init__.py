@@ -61,6 +61,7 @@ def options(
     [bold]Examples[/bold]
 
     kernelsieve bench        compare methods on built-in data, offline
+    kernelsieve inspect flats.csv --target rent
     kernelsieve fit flats.csv --target rent -o rent.ks
     kernelsieve predict rent.ks new.csv -o out.csv
     kernelsieve explain rent.ks

@@ -1,4 +1,4 @@
-"""The commands for models of tables: fit, predict, embed, explain."""
+"""The commands for models of tables: inspect, fit, predict, embed, explain."""
 
 from __future__ import annotations
 
@@ -167,6 +167,57 @@ def fit(
 
 
 @app.command()
+def inspect(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page.", show_default="no")
+    ] = None,
+    task: TASK = "auto",
+    drop: DROP = "",
+    keep: KEEP = "",
+    sep: SEP = None,
+    decimal: DECIMAL = None,
+    encoding: ENCODING = None,
+    date_format: DATE_FORMAT = None,
+    json: JSON = False,
+    quiet: QUIET = False,
+) -> None:
+    """Show what 'fit' would do with every column of a table.
+
+    One line for each column: its kind, how many values are missing, how many
+    are distinct, and what becomes of it.
+
+    [bold]Examples[/bold]
+
+    kernelsieve inspect flats.csv --target rent
+    kernelsieve inspect flats.csv --target rent --html flats.html
+    """
+    require_files(data)
+    from dataclasses import asdict
+
+    from kernelsieve._files import write_text
+    from kernelsieve.tables import read_table
+    from kernelsieve.tables.inspection import as_html, as_lines, inspected
+    from kernelsieve.tables.writers import check_writable
+
+    with _errors(), notes(quiet or json) as found:
+        if html is not None:
+            check_writable(html, (".html",))
+        table = read_table(data, **text_options(sep, decimal, encoding, date_format))
+        columns = inspected(table, target, task=task, drop=words(drop), keep=words(keep))
+        if html is not None:
+            write_text(html, as_html(str(data), table.n_rows, columns))
+    if json:
+        rows = [asdict(column) for column in columns]
+        print_json({"rows": table.n_rows, "columns": rows, "notes": found})
+    elif not quiet:
+        for line in as_lines(columns):
+            typer.echo(line)
+        typer.echo(f"{table.n_rows:,} rows" + (f", page: {html}" if html is not None else ""))
+
+
+@app.command()
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File written by fit.")],
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Table with the same columns.")],
@@ -180,6 +231,13 @@ def predict(
     std: Annotated[
         bool, typer.Option("--std", help="Add standard deviations (regression only).")
     ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Add bounds that hold a share P of the targets, as 0.9."),
+    ] = None,
+    keep_columns: Annotated[
+        str, typer.Option(metavar="A,B", help="Columns to pass on to the output, or 'all'.")
+    ] = "",
     strict: STRICT = False,
     sep: SEP = None,
     decimal: DECIMAL = None,
@@ -191,11 +249,13 @@ def predict(
     """Predict the target for every row of a table.
 
     Columns are matched by name; others are ignored. If the table contains the
-    target, the scores are printed.
+    target, the scores are printed. Intervals come from the errors on the rows
+    that 'fit' has set aside.
 
     [bold]Examples[/bold]
 
     kernelsieve predict rent.ks new.csv -o out.csv
+    kernelsieve predict rent.ks new.csv --keep-columns id --interval 0.9
     kernelsieve predict jobs.ks new.parquet --proba -o out.parquet
     """
     require_files(model, data)
@@ -212,7 +272,8 @@ def predict(
         step("predicting")
         text = text_options(sep, decimal, encoding, date_format)
         table = read_table(data, **text, readings=fitted.readings_)
-        answer = fitted.predict_table(table, proba=proba, std=std)
+        kept = None if keep_columns == "all" else words(keep_columns)
+        answer = fitted.predict_table(table, proba=proba, std=std, interval=interval, keep=kept)
         if out is not None:
             write_columns(out, answer.columns)
     if json:

@@ -669,9 +669,12 @@ def _level_means(
     counts = np.bincount(places, minlength=n_levels)[:, None]
     sums = np.column_stack([np.bincount(places, w, n_levels) for w in outputs.T])
     means = sums / np.maximum(counts, 1)
-    # The variance of the outputs is 1: what the categories do not explain is within them.
-    within = np.clip(1.0 - (counts * means**2).sum(axis=0) / len(places), 0.05, 1.0)
-    between = np.maximum(1.0 - within, 0.05)
+    # The variance of the outputs is 1. Analysis of variance: what lies within the categories, and
+    # what lies between them beyond the noise of their means.
+    n, known = len(places), int(np.count_nonzero(counts))
+    explained = (counts * means**2).sum(axis=0) / n
+    within = np.clip((1.0 - explained) * n / max(n - known, 1), 0.05, 1.0)
+    between = np.maximum(explained - within * (known - 1) / n, 0.01)
     return np.vstack([sums / (counts + within / between), np.zeros((1, outputs.shape[1]))])
 
 

@@ -476,7 +476,38 @@ class TableModel(PersistentEstimator):
         self._require("regression", "standard deviations")
         return self._with_std(self._encoded(data))
 
-    def predict_table(self, data: Any, *, proba: bool = False, std: bool = False) -> Predictions:
+    def half_width(self, interval: float) -> float:
+        """Half the width of prediction intervals, from the errors on the rows set aside.
+
+        This is split conformal prediction: for new rows like those of the table, at least this
+        share of the intervals holds the target. (The final model has seen more rows than the one
+        whose errors these are, so that the intervals tend to be a little wide.)
+
+        Parameters
+        ----------
+        interval : float
+            The share of targets that lie inside, between 0 and 1.
+
+        Returns
+        -------
+        float
+            Infinite if there are too few rows set aside for this share.
+        """
+        self._require("regression", "intervals")
+        if not 0.0 < interval < 1.0:
+            raise TableError(f"interval={interval:g} must be between 0 and 1, for example 0.9")
+        rank = int(np.ceil(interval * (len(self.residuals_) + 1)))
+        return float(self.residuals_[rank - 1]) if rank <= len(self.residuals_) else float("inf")
+
+    def predict_table(
+        self,
+        data: Any,
+        *,
+        proba: bool = False,
+        std: bool = False,
+        interval: float | None = None,
+        keep: Sequence[str] | None = (),
+    ) -> Predictions:
         """Predict all that is asked for in one pass over a table, with scores where it can.
 
         Parameters
@@ -486,6 +517,11 @@ class TableModel(PersistentEstimator):
             Add a column of probabilities for every class; only for a classification.
         std : bool, default False
             Add a column of standard deviations; only for a regression.
+        interval : float, optional
+            Add columns "low" and "high" between which this share of the targets lies; only for a
+            regression.
+        keep : sequence of str, default ()
+            Columns of the table to pass on, before the predictions; None passes all of them on.
 
         Returns
         -------
@@ -504,8 +540,10 @@ class TableModel(PersistentEstimator):
             self._require("classification", "probabilities")
         if std:
             self._require("regression", "standard deviations")
+        width = None if interval is None else self.half_width(interval)
         check_is_fitted(self)
         table = as_table(data, self.readings_)
+        kept = {name: table.column(name) for name in (table.columns if keep is None else keep)}
         X = self._encoded(table)
         name, classes, chances = self.target_, None, None
         rows, y = self._known_targets(table)
@@ -520,6 +558,10 @@ class TableModel(PersistentEstimator):
             columns = {name: predicted}
         if proba and chances is not None and classes is not None:
             columns |= {f"{name}={label_text(c)}": chances[:, i] for i, c in enumerate(classes)}
+        if width is not None:
+            columns |= {f"{name} low": predicted - width, f"{name} high": predicted + width}
+        given = {f"{n} (given)" if n in columns else n: _as_given(v) for n, v in kept.items()}
+        columns = given | columns
         judged = None
         if len(rows):
             known = None if chances is None else chances[rows]
@@ -606,7 +648,9 @@ class Predictions:
     ----------
     n_rows : int
     columns : dict of str to ndarray of shape (n_rows,)
-        The prediction under the target's name, then "name std" or "name=class" where asked for.
+        Columns that are passed on ("name (given)" for those that have the name of a prediction);
+        the prediction under the target's name; then "name std", "name=class", "name low" and
+        "name high" where asked for.
     scores : dict of str to float, or None
         Where the table holds the target, how far the predictions are from it.
     """
@@ -624,6 +668,26 @@ def _answers(
         return model.predict(X), None, None
     chances = model.predict_proba(X)
     return model.classes_[chances.argmax(axis=1)], model.classes_, chances
+
+
+def _as_given(values: NDArray[Any]) -> NDArray[Any]:
+    """A column as it was in the table: whole numbers without a point, nothing where it is missing.
+
+    Examples
+    --------
+    >>> _as_given(np.array([1.0, np.nan])).tolist()
+    [1, None]
+    """
+    if values.dtype.kind != "f":
+        return values
+    missing = np.isnan(values)
+    whole = np.abs(values) < 2.0**53
+    if (whole & (np.round(values) == values) | missing).all():
+        values = np.where(missing, 0.0, values).astype(np.int64)
+    if missing.any():
+        values = values.astype(object)
+        values[missing] = None
+    return values
 
 
 def _in_float_type(X: Any, n_rows: int) -> Any:

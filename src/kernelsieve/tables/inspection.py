@@ -1,0 +1,167 @@
+"""What becomes of each column of a table, in one line."""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder, as_times
+from kernelsieve.tables.facts import printable
+from kernelsieve.tables.table import TableNotice, as_table, is_missing
+from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+    kind : "number", "time", "category", "sparse" or "empty"
+    missing : int
+        How many values are missing.
+    levels : int
+        How many distinct values there are.
+    used_as : str
+        What becomes of it.
+    """
+
+    name: str
+    kind: str
+    missing: int
+    levels: int
+    used_as: str
+
+
+def inspected(
+    data: Any,
+    target: str | None = None,
+    *,
+    task: str = "auto",
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+) -> list[ColumnFacts]:
+    """Say what a TableModel would do with every column of a table.
+
+    Parameters
+    ----------
+    data : path, frame or mapping of columns
+    target : str, optional
+        The column to predict.
+    task : "auto", "regression" or "classification"
+    drop, keep : sequence of str
+        As in TableModel.
+
+    Returns
+    -------
+    list of ColumnFacts
+
+    Examples
+    --------
+    >>> found = inspected({"size": [50.0, None, 60.0], "town": ["Ulm", "Bonn", "Ulm"]})
+    >>> found[0].used_as
+    'standardised; missing: median 55, 0/1'
+    >>> found[1].used_as
+    '2 columns of 0/1'
+    """
+    table, outputs, learned_as = as_table(data), None, ""
+    whole = table
+    if target is not None:
+        table, target = rows_with_target(table, target, drop, strict=False)
+        learned_as, y = task_and_targets(table, target, task)
+        outputs = ridge_targets(y, learned_as)
+        outputs = outputs[:, 1] if outputs.shape[1:] == (2,) else outputs
+    left_out = [*drop, *([] if target is None else [target])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableNotice)  # the lines say it
+        encoder = TableEncoder(left_out, keep=keep).fit(table, outputs)
+    found = []
+    for name, values in whole.columns.items():
+        missing = is_missing(values)
+        present = values[~missing]
+        levels = len(np.unique(present if values.dtype.kind == "f" else present.astype(str)))
+        if name == target:
+            used = f"target: {learned_as}"
+        elif name in drop:
+            used = "ignored: dropped"
+        elif name in encoder.ignored_:
+            used = f"ignored: {encoder.ignored_[name]}"
+        else:
+            used = _used_as(encoder, name)
+        kind = _kind(values, present)
+        found.append(ColumnFacts(name, kind, int(missing.sum()), levels, used))
+    if whole.matrix is not None:
+        width = whole.matrix.shape[1]
+        found.append(ColumnFacts(f"{width:,} columns", "sparse", 0, 0, "unchanged"))
+    return found
+
+
+def _kind(values: Any, present: Any) -> str:
+    if len(present) == 0:
+        return "empty"
+    if values.dtype.kind == "f":
+        return "number"
+    return "category" if as_times(values) is None else "time"
+
+
+def _used_as(encoder: TableEncoder, name: str) -> str:
+    parts: list[str] = []
+    for column in encoder.columns_:
+        if column.name != name:
+            continue
+        if isinstance(column, Levels):
+            count = len(column.levels)
+            parts.append("mean target by category" if column.means else f"{count:,} columns of 0/1")
+        elif column.part:
+            since = column.part == "since"
+            parts.append(f"since {column.other}" if since else column.part)
+        else:
+            parts.append("standardised")
+            if column.missing:
+                parts.append(_filled(column))
+    return "; ".join(parts)
+
+
+def _filled(column: Scaled) -> str:
+    median = "the median" if column.is_time else f"median {column.fill:g}"
+    return f"missing: {median}, 0/1"
+
+
+def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
+    """Format columns in lines of at most ``width`` characters."""
+    names = [printable(column.name, 20) for column in columns]
+    room = max([6, *map(len, names)])
+    lines = [f"{'column':<{room}}  {'kind':<8}  {'missing':>7}  {'levels':>7}  what becomes of it"]
+    for name, column in zip(names, columns, strict=True):
+        start = f"{name:<{room}}  {column.kind:<8}  {column.missing:>7,}  {column.levels:>7,}  "
+        lines.append(start + column.used_as)
+    return [printable(line, width) for line in lines]
+
+
+def as_html(where: str, n_rows: int, columns: list[ColumnFacts]) -> str:
+    """Format columns as a page."""
+    heads = ("column", "kind", "missing", "levels", "what becomes of it")
+    rows = [(c.name, c.kind, f"{c.missing:,}", f"{c.levels:,}", c.used_as) for c in columns]
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    title = html.escape(f"{where}: {n_rows:,} rows")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font-family: sans-serif; margin: 2em }}
+table {{ border-collapse: collapse }}
+td, th {{ border-bottom: 1px solid #ccc; padding: .3em .8em; text-align: left }}
+</style></head><body>
+<h1>{title}</h1>
+<table><tr>{head}</tr>
+{body}
+</table></body></html>
+"""
