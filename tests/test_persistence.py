@@ -807,7 +807,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("table", put("fitted.gamma_", []), "gamma_ is a list"),
     ("table", put("fitted.facts_", GAUSSIAN), "is a Gaussian, not dict"),
     ("table", put("fitted.facts_.rows", GAUSSIAN), "holds a Gaussian, not plain data"),
-    ("table", put("parameters.target", None), "target is not named"),
+    ("table", put("fitted.target_", None), "target_ is None, not a string"),
     ("table, classes", put("parameters.drop", 3), "is a int, not a list"),
     ("table", put("fitted.encoder_.fitted.matrix_columns_", 5), "has sparse columns"),
     ("table", put("fitted.encoder_.fitted.columns_", []), "instead of 0"),

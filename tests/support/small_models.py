@@ -303,6 +303,9 @@ MODELS: dict[str, Build] = {
     ),
     "table": partial(_table_model, target, method="row-norm"),
     "table, classes": partial(_table_model, labels, method="adaptive", drop=["built"]),
+    "table, learned": partial(
+        _table_model, target, n_components=None, gamma="cv", alpha="cv"
+    ),
     "cca": _two_views,
     "cca, two maps": partial(_two_views, features_y=NystromFeatures(6, random_state=0)),
 }  # fmt: skip
