@@ -304,6 +304,38 @@ def draw_orders(
     return atoms
 
 
+@native
+def draw_sparse_orders(
+    squares, totals, columns, indptr, rows, words, rng, hashes, ends, coordinates, orders
+):
+    """An order for each stored entry of each row, with probabilities squares[entry] / totals.
+
+    Returns the number of atoms written, negated if the arrays were too small.
+    """
+    atoms = 0
+    for k in range(len(rows)):
+        start, stop = indptr[rows[k]], indptr[rows[k] + 1]
+        if atoms + stop - start > len(coordinates):
+            return -(atoms + stop - start)
+        word = np.uint64(0)
+        for entry in range(start, stop):
+            target = rng.random() * totals[entry]
+            order = 0
+            reached = squares[entry, 0]
+            while reached < target and order + 1 < squares.shape[1]:
+                order += 1
+                reached += squares[entry, order]
+            if order > 0 and squares[entry, order] > 0.0:
+                column = columns[entry]
+                word += np.uint64(order) * words[column]
+                coordinates[atoms] = column
+                orders[atoms] = order
+                atoms += 1
+        hashes[k] = word
+        ends[k] = atoms
+    return atoms
+
+
 # --- distinct draws ------------------------------------------------------------------------------
 
 

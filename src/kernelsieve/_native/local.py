@@ -371,6 +371,25 @@ def local_atoms(
 
 
 @native
+def sparse_ratios(values, indptr, smallest, smallest_root, roots):
+    """Divide the functions of each entry by its first, in place; roots are products of the first.
+
+    As in ``local_atoms``, neither vanishes: a value so small changes no feature.
+    """
+    for row in range(len(roots)):
+        root = 1.0
+        for entry in range(indptr[row], indptr[row + 1]):
+            floor = max(smallest, smallest_root / abs(root))
+            ground = values[entry, 0]
+            if not abs(ground) >= floor:
+                ground = floor
+            root *= ground
+            for k in range(values.shape[1]):
+                values[entry, k] /= ground
+        roots[row] = root
+
+
+@native
 def descend(u, knots, most_levels, rng):
     """The number of a tent drawn in proportion to its square at u; -1 where all of them are 0."""
     interval = place_of(u, knots) - 1

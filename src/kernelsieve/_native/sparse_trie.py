@@ -8,12 +8,23 @@ from kernelsieve._native._options import native
 
 
 @native
-def activate_atoms(values, columns, scale, atom_start, order, active, atom_value, atom_place):
-    """Fill the values of the atoms of one row; ``active`` lists them in rising order."""
+def activate_atoms(
+    values, columns, scale, ratios, atom_start, order, active, atom_value, atom_place
+):
+    """Fill the values of the atoms of one row; ``active`` lists them in rising order.
+
+    They are powers of the values, or where there are ``ratios``, those of each entry by order.
+    """
     count = 0
     for k in range(len(columns)):
         first, last = atom_start[columns[k], 0], atom_start[columns[k], 1]
         if first == last or values[k] == 0.0:
+            continue
+        if len(ratios) > 0:
+            for a in range(first, last):
+                atom_value[a] = ratios[k, order[a]]
+                active[count] = a
+                count += 1
             continue
         base = values[k] * scale
         power = base * 0.0 + 1.0
@@ -62,6 +73,7 @@ def evaluate_csr(
     indices,
     indptr,
     scale,
+    ratios,
     roots,
     atom_start,
     order,
@@ -78,7 +90,8 @@ def evaluate_csr(
 ):
     """CSR features of CSR rows; returns the entries written, or -1 if the arrays are too small.
 
-    root_child[atom] is the node of the path that consists of this atom, or -1.
+    root_child[atom] is the node of the path that consists of this atom, or -1. ``ratios`` is empty
+    for monomials, else it has a row for each entry of ``data``.
     """
     n_atoms = len(order)
     atom_value = np.zeros(n_atoms, dtype=data.dtype)
@@ -105,6 +118,7 @@ def evaluate_csr(
             data[start:stop],
             indices[start:stop],
             scale,
+            ratios[start:stop],
             atom_start,
             order,
             active,

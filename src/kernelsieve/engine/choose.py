@@ -17,13 +17,14 @@ from kernelsieve._random import root_seed, stream
 from kernelsieve.diagnostics import Estimate, KernelSample
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.scores import Selection, Selector
-from kernelsieve.engine.space import MonomialSpace, RowPlan, Space, TableSpace
+from kernelsieve.engine.space import MonomialSpace, RowPlan, Space, SparseTableSpace, TableSpace
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
 from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.base import ArraySource, Block, Source
 
 NO_FACTOR = Multisets.from_tuples([()])
@@ -192,7 +193,7 @@ def _candidates(
     """The bases and rotations to compare."""
     dense, n_columns = not rows.sparse, rows.shape[1]
     product = isinstance(kernel, Product)
-    tables = dense and isinstance(kernel, Gaussian | Product)
+    tables = isinstance(kernel, Product) or (dense and isinstance(kernel, Gaussian))
     if request.basis == "mercer" and selector.monomials_only:
         raise ValueError(f"{selector.name} samples products of columns: use basis='monomial'")
     if request.basis == "mercer" and not tables:
@@ -200,10 +201,10 @@ def _candidates(
             "basis='mercer' is for the Gaussian kernel on dense data, sparse input is not "
             "supported: use basis='monomial'"
         )
-    if product and (selector.monomials_only or not dense or request.basis == "monomial"):
+    if product and (selector.monomials_only or request.basis == "monomial"):
         raise ValueError(
             f"{kernel!r} has no Taylor series, and its products of one-dimensional functions are "
-            "for dense data, basis='mercer' and the default sampler: use those, or NystromFeatures"
+            "for basis='mercer' and the default sampler: use those, or NystromFeatures"
         )
     if product and request.rotate is True:
         raise ValueError(f"rotate=True would mix columns, which have their own rates in {kernel!r}")
@@ -252,11 +253,12 @@ class _Spaces:
                 series = kernel.series_of(rows, tolerance, request.center)
             except SeriesTooLongError:
                 # Local functions need no series, whatever the data.
-                tables = isinstance(kernel, Gaussian) and not rows.sparse
-                if request.basis != "auto" or not tables or monomials_only:
+                if request.basis != "auto" or not isinstance(kernel, Gaussian) or monomials_only:
                     raise
                 turns = dict.fromkeys(rotate for _, rotate in candidates)
                 candidates = [("mercer", rotate) for rotate in turns]
+        if series is None and rows.sparse and isinstance(kernel, Gaussian):
+            kernel = Product(float(np.sqrt(kernel.gamma)))  # the same, by its columns
         if isinstance(kernel, Product):
             frame: Any = ProductFrame(kernel, rows.shape[1])
         elif series is not None:
@@ -276,6 +278,9 @@ class _Spaces:
         if isinstance(self.kernel, Product):
             d = rows.shape[1]
             families, rates = self.kernel.families_for(d), self.kernel.rates_for(d)
+            if rows.sparse:
+                anchored = SparseBasis.of_rows(families, self.frame, rows, loss)
+                return SparseTableSpace(self.frame, anchored, rows, plan)
             references = None
             if self.kernel.references is not None:
                 references = [self.kernel.reference(i, d) for i in range(d)]

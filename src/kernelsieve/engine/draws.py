@@ -24,6 +24,7 @@ from kernelsieve._native.draws import (
     chances_of_more,
     draw_monomials,
     draw_orders,
+    draw_sparse_orders,
     keep_new,
     normalise_orders,
 )
@@ -35,6 +36,7 @@ from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 Draws = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -389,3 +391,53 @@ class TableProposal:
         excited += self.basis.log_tent_probabilities(multisets)
         change = excited - ground[multisets.coordinates]
         return ground.sum() + weighted_counts(multisets.owners, change, len(multisets))
+
+
+class SparseTableProposal:
+    """Products of local functions of sparse rows, in proportion to their squared norm over them.
+
+    Parameters
+    ----------
+    basis : SparseBasis
+    frame : ProductFrame
+    rows : CSR of shape (n_rows, d)
+        The proposal rows. A product that is 0 on all of them is not drawn.
+    """
+
+    def __init__(self, basis: SparseBasis, frame: ProductFrame, rows: Any) -> None:
+        self.rows = rows
+        points = frame.points(rows)
+        self._squares = np.square(basis.values(points))
+        self._totals = self._squares.sum(axis=1)
+        self._indices, self._indptr = points.indices, points.indptr
+        with np.errstate(divide="ignore"):
+            owners = np.repeat(np.arange(rows.shape[0]), np.diff(points.indptr))
+            held = np.exp(weighted_counts(owners, np.log(self._totals), rows.shape[0]))
+        self._cumulative = np.cumsum(held)
+        self._words = coordinate_words(rows.shape[1])
+        self._longest = int(np.diff(points.indptr).max(initial=0))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no feature is left to draw."""
+        return not self._cumulative[-1] > 0
+
+    def draw(self, size: int, rng: np.random.Generator) -> Draws:
+        """``size`` draws as (hashes, ends, coordinates, orders)."""
+        cumulative = self._cumulative
+        rows = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+        rows = np.minimum(rows, len(cumulative) - 1)
+        write = partial(
+            draw_sparse_orders,
+            self._squares,
+            self._totals,
+            self._indices,
+            self._indptr,
+            rows,
+            self._words,
+        )
+        return write_draws(size, rng, write, self._longest)
+
+    def probabilities(self, features: ProductFeatures, n_jobs: int | None) -> NDArray[np.float64]:
+        """P_m of unweighted ``features`` under one draw, by column."""
+        return features.squared_norms(self.rows, n_jobs) / self._cumulative[-1]

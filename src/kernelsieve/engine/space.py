@@ -14,6 +14,7 @@ from kernelsieve._native.supports import list_nonzero
 from kernelsieve._random import coordinate_words, keyed_rows
 from kernelsieve.engine.draws import (
     RowNormProposal,
+    SparseTableProposal,
     TableProposal,
     draw_distinct,
     inclusion_probabilities,
@@ -25,6 +26,7 @@ from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.base import as_source
 from kernelsieve.sources.summaries import moments
 
@@ -361,3 +363,38 @@ class TableSpace(Space):
         listed = multisets.orders < self.basis.n_listed[multisets.coordinates]
         orders = np.where(listed, multisets.orders, self.options.max_whole_order)
         return Multisets(multisets.ends, multisets.coordinates, orders).degrees()
+
+
+class SparseTableSpace(Space):
+    """Products of local functions of sparse rows.
+
+    Parameters
+    ----------
+    frame : ProductFrame
+        The coordinates.
+    basis : SparseBasis
+        Their functions.
+    X : Source
+        All rows.
+    plan : RowPlan
+        Which of them the draws come from.
+    """
+
+    sparse = True
+    frame: ProductFrame
+
+    def __init__(self, frame: ProductFrame, basis: SparseBasis, X: Any, plan: RowPlan) -> None:
+        self.frame, self.basis, self.options = frame, basis, plan.options
+        self.rows = as_source(X)[plan.proposal()]
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        return ProductFeatures(self.frame, self.basis, multisets, weights, sparse=True)
+
+    def proposal(self, lowest: int) -> SparseTableProposal:
+        return SparseTableProposal(self.basis, self.frame, self.rows)
+
+    def all_features(self, budget: int) -> Multisets | None:
+        return None  # what there is shows in the draws alone
+
+    def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
+        return Multisets.from_tuples([]), 0

@@ -312,8 +312,9 @@ class Product(Kernel):
         d = X.shape[1]
         if sp.issparse(X):
             self._check_sparse(X)
-            scale = sp.diags_array(self.rates_for(d)).tocsr().astype(X.dtype)
-            return sp.csr_array(sp.csr_array(X) @ scale)
+            X = sp.csr_array(X)
+            data = X.data * self.rates_for(d).astype(X.dtype)[X.indices]
+            return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
         points = np.zeros(X.shape)
         columns = self.active(d)
         points[:, columns] = self.columns(X, columns)

@@ -20,6 +20,7 @@ from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.sources.marginals import Marginals
@@ -88,6 +89,7 @@ for _class in (
     LearnedRidge,
     Levels,
     LocalTables,
+    SparseBasis,
     ProductFrame,
     MonomialBasis,
     Multisets,

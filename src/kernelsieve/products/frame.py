@@ -179,8 +179,8 @@ class ProductFrame(Persistent):
         """The number of columns of the rows."""
         return self.n_coordinates
 
-    def points(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """The coordinates of the rows of X: shape (n, d)."""
+    def points(self, X: Any) -> Any:
+        """The coordinates of the rows of X, of shape (n, d); sparse rows stay sparse."""
         return self.kernel.points(X)
 
     def centred(self, X: NDArray[Any]) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, build_trie
+from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
@@ -120,8 +121,8 @@ class ProductFeatures(Persistent):
     def keeps_sparse(self) -> bool:
         """Whether zeros of a row stay zeros, so that the features of CSR rows are sparse."""
         frame = self.frame
-        monomials = isinstance(self.basis, MonomialBasis)
-        return monomials and frame.center is None and frame.rotation is None
+        anchored = isinstance(self.basis, MonomialBasis | SparseBasis)
+        return anchored and frame.center is None and frame.rotation is None
 
     def overflows(self, X: Any, dtype: Any) -> bool:
         """Whether a feature of these rows might exceed ``dtype``: cheap, and never wrongly False.
@@ -144,6 +145,9 @@ class ProductFeatures(Persistent):
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         """Write the features of rows, which may be sparse, into ``out`` of shape (n, s)."""
+        if isinstance(self.basis, SparseBasis):
+            out[...] = self.csr(sp.csr_array(X)).toarray()
+            return
         for rows in row_blocks(X.shape[0], BLOCK_ROWS):
             block = X[rows].toarray() if sp.issparse(X) else X[rows]
             self._dense(evaluate_rows, block, out[rows])
@@ -165,8 +169,13 @@ class ProductFeatures(Persistent):
         """Features of CSR rows, as CSR."""
         trie, dtype = self.trie, np.dtype(self.basis.work_dtype(X.dtype))
         child_start, child_node, child_atom = trie.children
-        assert isinstance(self.frame, Frame)
-        roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
+        if isinstance(self.basis, SparseBasis):
+            points = self.frame.points(X)
+            ratios, roots = self.basis.csr_atoms(points)
+        else:
+            assert isinstance(self.frame, Frame)
+            ratios = np.empty((0, 1))
+            roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
         weights, _ = self._prepare(X.dtype)
         ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
@@ -178,6 +187,7 @@ class ProductFeatures(Persistent):
                 X.indices,
                 X.indptr,
                 dtype.type(self.frame.scale),
+                ratios,
                 roots,
                 ranges,
                 trie.atom_orders,
