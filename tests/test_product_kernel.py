@@ -168,7 +168,7 @@ def test_refusals(arguments, message):
 
 
 def test_a_kernel_knows_its_columns():
-    with pytest.raises(ValueError, match="kernel of 2 columns, and X has 7"):
+    with pytest.raises(ValueError, match="kernel of 2 columns, but X has 7"):
         Product([1.0, 2.0])(rows(5))
 
 
