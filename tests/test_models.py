@@ -396,7 +396,7 @@ def test_the_second_view_keeps_its_columns():
     X = np.random.default_rng(0).standard_normal((60, 3))
     model = KernelCCA(1, RowNormFeatures(20, random_state=0)).fit(X, X[:, :2])
     for width in (1, 3):
-        with pytest.raises(ValueError, match=f"y has {width} columns, but .* fitted to 2"):
+        with pytest.raises(ValueError, match=f"y has {width} columns, but .* fitted with 2"):
             model.transform_y(X[:, :width])
 
 

@@ -338,7 +338,7 @@ def test_the_model_tells_its_alpha() -> None:
     ("parameters", "words"),
     [
         ({"landmarks": "best"}, "landmarks='best'.*'leverage'"),
-        ({"landmarks": points(3, 4)}, "landmarks have 4 columns and X has 5"),
+        ({"landmarks": points(3, 4)}, "landmarks have 4 columns, but X has 5"),
         ({"landmarks": np.full((2, 5), np.nan)}, "NaN"),
         ({"alpha": -1.0}, "alpha=-1.0"),
         ({"kernel": "sigmoid"}, "sigmoid.*not positive semi-definite.*use"),
