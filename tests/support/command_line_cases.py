@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import gzip
 import io
+import itertools
 import os
 import random
 import resource
@@ -39,6 +40,7 @@ GIGABYTES = 12  # of addresses; threads and compiled code reserve some
 NASTY = ["", "nan", "inf", "-inf", "1e300", "-1e308", "1e-300", "0", "-0.0", "1_000", "0x10", "é",
          "a,b", 'q"uote', "line\nbreak", "\x00", "NaN", "None", "2024-02-30", "2024-01-01",
          "9999-12-31T23:59:59+14:00", "١٢", "  ", "=1+1", "🙂", "a" * 300]  # fmt: skip
+ODD = ["-", ".", "missing", "n.a.", "#N/A", "--", "unknown", "NA"]
 NAMES = ["a", "b", "size", "größe", "$x$", "[red]", "", "a b", "x0", "target", "y"]
 SUFFIXES = [".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".arrow", ".npz", ".svm"]
 KERNELS = ["gaussian", "poly", "exponential", "linear", "laplacian", "inverse_polynomial", "what"]
@@ -58,7 +60,7 @@ class TooSlowError(Exception):
 
 def column(rng: random.Random, n: int) -> list[str]:
     """Cells of one kind, sometimes with nasty ones among them."""
-    kinds: dict[str, Callable[[], str]] = {
+    kinds: dict[str, Callable[[], object]] = {
         "number": lambda: repr(rng.gauss(0, 1)),
         "whole": lambda: str(rng.randrange(5)),
         "large": lambda: repr(rng.gauss(0, 1) * 10.0 ** rng.choice([-300, -20, 20, 150, 300])),
@@ -67,11 +69,24 @@ def column(rng: random.Random, n: int) -> list[str]:
         "name": lambda: f"n{rng.randrange(10**9)}",
         "time": lambda: f"20{rng.randrange(10, 30)}-0{rng.randrange(1, 10)}-1{rng.randrange(10)}",
         "same": lambda: "7",
+        "comma": lambda: f"{rng.gauss(0, 1000):.2f}".replace(".", ","),
+        "thousands": lambda: f"{rng.gauss(0, 1e6):,.2f}",
+        "german": lambda: f"{rng.gauss(0, 1e6):,.2f}".translate(str.maketrans(",.", ".,")),
+        "money": lambda: f"{rng.choice('$€£')}{rng.randrange(10**6):,}",
+        "percent": lambda: f"{rng.randrange(100)}%",
+        "day": lambda: (
+            rng.choice(["%02d.%02d.2021", "%02d/%02d/2021"])
+            % (rng.randrange(1, 13), rng.randrange(1, 29))
+        ),
+        "moment": lambda: f"{rng.randrange(1, 29)}.3.2021 {rng.randrange(24):02d}:15",
+        "street": lambda: f"street {rng.randrange(30)}",
+        "counter": itertools.count(rng.randrange(1000)).__next__,
         "nasty": lambda: rng.choice(NASTY),
     }
     make = kinds[rng.choice(list(kinds))]
     share = rng.choice([0.0, 0.0, 0.0, 0.05, 0.5])
-    return [rng.choice(NASTY) if rng.random() < share else make() for _ in range(n)]
+    odd = rng.choice([NASTY, ODD])
+    return [rng.choice(odd) if rng.random() < share else str(make()) for _ in range(n)]
 
 
 def table(rng: random.Random, tame: bool) -> dict[str, list[str]]:
@@ -111,12 +126,13 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
         path.write_text("\n".join(lines))
     else:
         file = io.StringIO()
-        mark = rng.choice([",", ",", ";", "\t"])
+        mark = rng.choice([",", ",", ";", "\t", "|"])
         rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
         for row in rows:
             cells = [f'"{c}"' if rng.random() < 0.1 or mark in c or "\n" in c else c for c in row]
             file.write(mark.join(cells) + "\n")
-        content = file.getvalue().encode("utf-8", "surrogatepass")
+        encoding = rng.choice(["utf-8"] * 7 + ["utf-8-sig", "utf-16", "cp1252", "latin-1"])
+        content = file.getvalue().encode(encoding, "replace")
         path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
 
 
@@ -165,23 +181,40 @@ def case(rng: random.Random, folder: Path) -> list[str]:
         "--strict": [], "--seed": ["0", "3", "-1", "x"], "--threads": ["1", "0", "x"],
         "--json": [], "--quiet": [],
     }  # fmt: skip
-    command = rng.choice(["fit", "fit", "predict", "predict", "predict", "embed", "explain"])
+    text = {
+        "--sep": [",", ";", "|", "\t", "ab", ""], "--decimal": [".", ",", "x"],
+        "--encoding": ["utf-8", "utf-16", "cp1252", "what", ""],
+        "--date-format": ["%d.%m.%Y", "%m/%d/%Y", "%", "%Q", ""],
+    }  # fmt: skip
+    keep = {"--keep": [rng.choice(names), ",".join(rng.sample(names, 2))]}
+    command = rng.choice(["fit", "fit", "predict", "predict", "predict", "embed", "explain",
+                          "inspect"])  # fmt: skip
+    if command == "inspect":
+        more = {**text, **keep, "--target": names, "--task": TASKS, "--json": [], "--quiet": [],
+                "--drop": names, "--html": ["page.html", "page.doc", "no/page.html"]}  # fmt: skip
+        return ["inspect", str(data), *options(rng, more, 0.1 if tame else 0.3)]
     if command == "fit":
         places = {".svm": ["target"], ".npz": ["y", "x0"]}.get(data.suffix, [*columns])
         target = rng.choice(places if tame else NASTY + names)
         out = rng.choice(["good.ks", "new.ks"] if tame else ["new.ks", "a.pkl", "no/new.ks", "."])
+        learned = rng.random() < 0.02  # the default takes seconds
+        sizes = ["--features", rng.choice(COUNTS[: 4 if tame else None])]
+        more = {**text, **keep, "--class-weight": ["balanced", "what"], "--std": [],
+                "--sample-rows": ["30", "0", "x"]}  # fmt: skip
         return [
             "fit", str(data), "--target", target, "-o", out,
-            "--features", rng.choice(COUNTS[: 4 if tame else None]),
+            *([] if learned else sizes),
+            *([] if rng.random() < 0.1 else ["--no-baselines"]),
+            *options(rng, more, 0.02 if tame else 0.1),
             "--alpha", rng.choice(NUMBERS[: 3 if tame else None]),
-            "--gamma", rng.choice(NUMBERS[: 5 if tame else None]),
+            *([] if learned else ["--gamma", rng.choice(NUMBERS[: 5 if tame else None])]),
             *options(rng, {**shared, "--task": TASKS}, 0.05 if tame else 0.2),
         ]  # fmt: skip
     if command == "embed":
         more = {"--model": ["good.ks", "data.csv", "none.ks"], "--target": names}
         out = f"z{rng.choice(['.csv', '.parquet', '.npz', '.svm'] if tame else ['.doc', ''])}"
         return ["embed", str(data), "-o", out, "--features", rng.choice(COUNTS[:4]),
-                *options(rng, {**shared, **more}, 0.05 if tame else 0.2)]  # fmt: skip
+                *options(rng, {**shared, **more, **text}, 0.05 if tame else 0.2)]  # fmt: skip
     model = folder / rng.choice(["good.ks", "classes.ks"] if tame else ["bad.ks", "none.ks"])
     if model.name == "bad.ks":
         shutil.copy(folder / "good.ks", model)
@@ -194,7 +227,11 @@ def case(rng: random.Random, folder: Path) -> list[str]:
         known = {name: [repr(rng.gauss(0, 1)) for _ in range(30)] for name in "ab"}
         write(data, {**known, rng.choice(["a", "b", "c", "kind", "extra"]): column(rng, 30)}, rng)
     outs = ["out.csv", "out.parquet", "out.npz", *([] if tame else ["out.doc", "good.ks"])]
-    more = {"-o": outs, "--proba": [], "--std": [], "--strict": [], "--json": [], "--quiet": []}
+    more = {"-o": outs, "--proba": [], "--std": [], "--strict": [], "--json": [], "--quiet": [],
+            "--interval": ["0.9", "0.5", "0", "2", "nan", "x"],
+            "--keep-columns": ["all", "a", "a,b", "kind", "none", ","]}  # fmt: skip
+    if data.suffix in (".csv", ".tsv", ".txt", ".gz") and rng.random() < 0.2:
+        more |= text
     return ["predict", str(model), str(data), *options(rng, more, 0.2)]
 
 

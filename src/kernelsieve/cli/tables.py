@@ -103,6 +103,10 @@ def fit(
     std: Annotated[
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
     ] = False,
+    sample_rows: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Read in batches, learn from N rows.", show_default="auto"),
+    ] = None,
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Do not compare with other models.")
     ] = False,
@@ -132,7 +136,7 @@ def fit(
     """
     require_files(data)
     from kernelsieve.persistence import save
-    from kernelsieve.tables import TableModel, read_table
+    from kernelsieve.tables import TableModel
     from kernelsieve.tables.writers import check_writable
 
     silent = quiet or json
@@ -152,13 +156,13 @@ def fit(
             drop=words(drop),
             keep=words(keep),
             strict=strict,
+            sample_rows=sample_rows,
             baselines=not no_baselines,
             random_state=seed,
             n_jobs=threads,
         )
-        step("reading")
         text = text_options(sep, decimal, encoding, date_format)
-        model.fit(read_table(data, **text), progress=step)
+        model.fit_file(data, progress=step, **text)
         save(model, out, variance=std)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})

@@ -15,7 +15,7 @@ from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.sources.base import given_source
 from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
-from kernelsieve.tables.encoder import Levels
+from kernelsieve.tables.encoder import Levels, Scaled
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
 
@@ -182,7 +182,7 @@ def table_view(model: TableModel, X: Any) -> View:
     start = 0
     groups: Groups = []
     for column in encoder.columns_:
-        groups.append((column.name, tuple(range(start, start + len(column.labels)))))
+        groups.append((column.title, tuple(range(start, start + len(column.labels)))))
         start += len(column.labels)
     groups += [(f"column {i}", (start + i,)) for i in range(encoder.matrix_columns_)]
 
@@ -192,18 +192,19 @@ def table_view(model: TableModel, X: Any) -> View:
 
     def show(data: Any) -> NDArray[Any]:
         columns = as_table(data, model.readings_).columns
-        return np.array([columns[name] for name, _ in groups], dtype=object).T
+        names = [column.name for column in encoder.columns_]
+        return np.array([columns[name] for name in names], dtype=object).T
 
     def inputs() -> list[Input]:
         marginals = _marginals(model.model_, None if X is None else read(X))
         found = []
         for place, (name, columns) in enumerate(groups):
             known = encoder.columns_[place] if place < len(encoder.columns_) else None
-            if isinstance(known, Levels):
+            if isinstance(known, Levels) and not known.means:
                 found.append(_levels(name, columns, known.levels, marginals))
                 continue
             values, weights = marginals.column(columns[0])
-            shown = values if known is None else _shown(known, values)
+            shown = _shown(known, values) if isinstance(known, Scaled) else values
             found.append(_number(name, columns[0], values, weights, shown))
         return found
 
@@ -212,8 +213,8 @@ def table_view(model: TableModel, X: Any) -> View:
         read,
         show,
         inputs,
-        title=f"{model.task_} of {model.target!r}",
-        target=str(model.target),
+        title=f"{model.task_} of {model.target_!r}",
+        target=model.target_,
         groups=groups,
     )
 

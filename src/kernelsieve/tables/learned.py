@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed
 from kernelsieve._state import PersistentEstimator, array, instance, number, plain
 from kernelsieve.features import FeatureMap, NystromFeatures
-from kernelsieve.models import KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.tables.target import ridge_targets
 
 LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
@@ -35,7 +35,7 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
 
     Attributes
     ----------
-    model_ : KernelRidgeCV
+    model_ : KernelRidgeCV, or KernelRidge for a file in batches
         Fitted to the residuals of the linear part.
     coef_ : ndarray of shape (d,)
         Of the linear part; zeros if there are fewer than 10 rows for each column.
@@ -52,7 +52,7 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
 
     _state_parameters: ClassVar = {"alphas": plain(list, np.ndarray, None)}
     _state_fields: ClassVar = {
-        "model_": instance(KernelRidgeCV, fitted=True, d="n_features_in_"),
+        "model_": instance(KernelRidgeCV, KernelRidge, fitted=True, d="n_features_in_"),
         "coef_": array("d"),
         "intercept_": number(-1e300, 1e300),
     }
@@ -85,8 +85,12 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
             self.intercept_ = scale * float(linear.intercept_)
         self.model_ = KernelRidgeCV(
             alphas=self.alphas, random_state=self.random_state, n_jobs=self.n_jobs
-        ).fit(X, y - (X @ self.coef_ + self.intercept_))
+        ).fit(X, y - self.linear(X))
         return self
+
+    def linear(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """The linear part of the predictions, of shape (n,)."""
+        return X @ self.coef_ + self.intercept_
 
     def predict(self, X: NDArray[Any], return_std: bool = False) -> Any:
         """Predict the targets of rows.
@@ -103,7 +107,7 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         deviation : ndarray of shape (n,), if return_std
         """
         check_is_fitted(self)
-        linear = X @ self.coef_ + self.intercept_
+        linear = self.linear(X)
         if not return_std:
             return linear + self.model_.predict(X)
         mean, deviation = self.model_.predict(X, return_std=True)
@@ -118,7 +122,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     @property
     def alpha(self) -> float:
         """The ridge that was chosen."""
-        return float(self.model_.alpha_)
+        model = self.model_
+        return float(model.alpha_ if isinstance(model, KernelRidgeCV) else model.alpha)
 
     @property
     def n_features_in_(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from kernelsieve._state import (
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.kernels import Kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
+from kernelsieve.sources import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
     as_text,
@@ -39,7 +41,16 @@ from kernelsieve.tables.facts import (
     scores,
 )
 from kernelsieve.tables.learned import LearnedRidge, learned_classifier
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
+from kernelsieve.tables.readers import read_batches, read_table
+from kernelsieve.tables.sampling import sampled, too_large
+from kernelsieve.tables.table import (
+    Table,
+    TableError,
+    TableNotice,
+    as_table,
+    is_missing,
+    notice,
+)
 from kernelsieve.tables.target import (
     TASKS,
     ridge_targets,
@@ -55,6 +66,8 @@ from kernelsieve.tuning.methods import feature_map, find_method
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
 DEFAULT_FEATURES = 2_000
+DEFAULT_SAMPLE = 100_000  # rows of a file that does not fit in memory
+SOLVED_ROWS = 200_000  # of a file, between two solutions of the ridge
 TUNING_LANDMARKS = 600  # uniform ones: quick, and good enough to compare gammas
 WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 
@@ -104,6 +117,9 @@ class TableModel(PersistentEstimator):
     strict : bool, default False
         Raise a TableError for missing values, columns that cannot be used, and categories not seen
         in training.
+    sample_rows : int, optional
+        For files: read them in batches, and learn from a random sample of so many rows; see
+        `fit_file`. None reads a file whole if it fits in memory.
     baselines : bool, default False
         Compare the model with a constant, a linear model and gradient boosting on the rows set
         aside.
@@ -190,6 +206,7 @@ class TableModel(PersistentEstimator):
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         strict: bool = False,
+        sample_rows: int | None = None,
         baselines: bool = False,
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -208,6 +225,7 @@ class TableModel(PersistentEstimator):
         self.drop = drop
         self.keep = keep
         self.strict = strict
+        self.sample_rows = sample_rows
         self.baselines = baselines
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -231,6 +249,8 @@ class TableModel(PersistentEstimator):
         -------
         self
         """
+        if y is None and (isinstance(data, str) or hasattr(data, "__fspath__")):
+            return self.fit_file(data, progress=progress)
         start = time.perf_counter()
         self._check_choices()
         progress("reading")
@@ -256,6 +276,77 @@ class TableModel(PersistentEstimator):
             "seconds": time.perf_counter() - start,
         }
         return self
+
+    def fit_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Progress = lambda step: None,
+        **text: Any,
+    ) -> Self:
+        """Fit to a table in a file, which need not fit in memory.
+
+        With ``sample_rows``, or if reading the file whole would take more than half of the memory,
+        the file is read in batches: once to draw a sample of rows, which everything is learned from
+        and judged on, and, for a regression, once more to fit the ridge to all rows.
+
+        Parameters
+        ----------
+        path : path
+        progress : callable, optional
+            Called with the name of each step.
+        **text
+            How a text file is written: sep, decimal, encoding, date_format (see ``read_table``).
+
+        Returns
+        -------
+        self
+        """
+        if self.sample_rows is None and not too_large(path):
+            return self.fit(read_table(path, **text), progress=progress)
+        check_choice(self.task, "task", TASKS)
+        size = DEFAULT_SAMPLE if self.sample_rows is None else self.sample_rows
+        check_count(size, "sample_rows", "the model is learned from these rows")
+        start, seed = time.perf_counter(), root_seed(self.random_state)
+        table, total = sampled(path, size, seed, progress, text)
+        self.fit(table, progress=progress)
+        if total > table.n_rows and self.task_ == "regression":
+            self._fit_ridge_to_file(path, total, progress, text)
+            self.facts_["rows"] = total
+        elif total > table.n_rows:
+            notice(f"learned from a sample of {table.n_rows:,} of {total:,} rows")
+        self.facts_["seconds"] = time.perf_counter() - start
+        return self
+
+    def _fit_ridge_to_file(
+        self, path: Any, total: int, progress: Progress, text: dict[str, Any]
+    ) -> None:
+        """Fit the ridge to all rows of a file; the encoder and the map stay as they are."""
+        learned = self.model_ if isinstance(self.model_, LearnedRidge) else None
+        ridge = KernelRidge(self.model_.features_, alpha=self.alpha_, n_jobs=self.n_jobs)
+        waiting: list[tuple[Any, Any]] = []
+        done = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableNotice)  # the sample gave them already
+            for table in read_batches(path, **text):
+                done += table.n_rows
+                known = ~is_missing(table.column(self.target_))
+                table = table.take(np.flatnonzero(known))
+                values = table.column(self.target_)
+                if values.dtype.kind != "f" or not np.isfinite(values).all():
+                    raise TableError(f"{path}: the target {self.target_!r} is not always a number")
+                if table.n_rows:
+                    X = self.encoder_.transform(table)
+                    y = values if learned is None else values - learned.linear(X)
+                    waiting.append((_in_float_type(X, total), y))
+                progress(f"fitting: {done / total:.0%} of {total:,} rows")
+                if done >= total or sum(len(y) for _, y in waiting) >= SOLVED_ROWS:
+                    ridge.partial_fit(BlockSource(waiting))
+                    waiting = []
+        if learned is None:
+            self.model_ = ridge
+        else:
+            learned.model_ = ridge
 
     def _fit_encoder(
         self, encoder: TableEncoder, table: Table, y: NDArray[Any], seed: int

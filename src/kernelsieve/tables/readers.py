@@ -10,8 +10,9 @@ import itertools
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,6 +42,7 @@ from kernelsieve.tables.texts import (
 
 LARGEST_CELL = 2**24  # characters; also of a row
 SNIFFED_ROWS = 300  # of each column, to find the decimal sign
+PARQUET_ROWS = 2**16  # in a batch
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 
 
@@ -125,10 +127,7 @@ def read_table(
     """
     path = Path(path)
     options = TextOptions(sep, decimal, encoding, date_format, readings)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    last = (
-        suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
-    )
+    last = _kind(path)
     if last not in READERS:
         raise TableError(f"{path}: cannot read {last or 'a file without a suffix'}: {kinds()}")
     if path.is_dir():
@@ -141,20 +140,104 @@ def read_table(
         raise TableError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
+def _kind(path: Path) -> str:
+    """The suffix that says what a file holds."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"] and len(suffixes) > 1
+    return suffixes[-2] if packed else "".join(suffixes[-1:])
+
+
 def kinds() -> str:
     """The suffixes that can be read, for messages."""
     return f"the name must end with {', '.join(READERS)}"
 
 
-def _read_csv(path: Path, options: TextOptions) -> Table:
+def read_batches(
+    path: str | os.PathLike[str],
+    *,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    date_format: str | None = None,
+) -> Iterator[Table]:
+    """Read a table in batches, so that it need not fit in memory.
+
+    What a text file holds is detected from its first batch.
+
+    Parameters
+    ----------
+    path : path
+        Text, Parquet and Arrow files come in batches of about 16 MB; other files whole.
+    sep, decimal, encoding, date_format : str, optional
+        As in `read_table`.
+
+    Yields
+    ------
+    Table
+
+    Raises
+    ------
+    TableError
+        As in `read_table`.
+    """
+    path, options = Path(path), TextOptions(sep, decimal, encoding, date_format)
+    kind = _kind(path)
+    if kind not in (*TEXT_SUFFIXES, ".parquet") or not path.exists():
+        yield read_table(path, sep=sep, decimal=decimal, encoding=encoding, date_format=date_format)
+    elif kind == ".parquet":
+        yield from _parquet_batches(path)
+    else:
+        with _text_errors(path, options):
+            yield from _csv_batches(path, options)
+
+
+def _parquet_batches(path: Path) -> Iterator[Table]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
     try:
+        for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
+            yield from_arrow(str(path), pa.Table.from_batches([batch]))
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
+
+
+def _csv_batches(path: Path, options: TextOptions) -> Iterator[Table]:
+    header, separator, lines = _header(path, options)
+    refuse_twice(str(path), header)
+    for columns in _text_columns(path, header, separator, lines, options, whole=False):
+        # The notes on the first batch are those on the file.
+        table = _from_texts(path, header, columns, separator, options, options.readings is None)
+        options = replace(options, readings=table.readings)
+        yield table
+
+
+def _read_csv(path: Path, options: TextOptions) -> Table:
+    with _text_errors(path, options):
         header, separator, lines = _header(path, options)
-        columns = _text_columns(path, header, separator, lines, options)
+        (columns,) = _text_columns(path, header, separator, lines, options)
+    refuse_twice(str(path), header)
+    return _from_texts(path, header, columns, separator, options)
+
+
+@contextmanager
+def _text_errors(path: Path, options: TextOptions) -> Iterator[None]:
+    try:
+        yield
     except (UnicodeError, LookupError) as error:
         raise TableError(_encoding_message(path, options, error)) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TableError(f"{path} is not a text table: {error}") from error
-    refuse_twice(str(path), header)
+
+
+def _from_texts(
+    path: Path,
+    header: list[str],
+    columns: list[Any],
+    separator: str,
+    options: TextOptions,
+    notes: bool = True,
+) -> Table:
     decimal = options.decimal or decimal_sign(
         (column.slice(0, SNIFFED_ROWS).unique().to_pylist() for column in columns), separator
     )
@@ -166,7 +249,7 @@ def _read_csv(path: Path, options: TextOptions) -> Table:
     }
     if options.readings is None:
         _note_readings(found)
-    for name, column in found.items():
+    for name, column in found.items() if notes else ():
         _note_odd(name, column)
     return Table(
         str(path),
@@ -217,9 +300,14 @@ def _header(path: Path, options: TextOptions) -> tuple[list[str], str, int]:
 
 
 def _text_columns(
-    path: Path, header: list[str], separator: str, lines: int, options: TextOptions
-) -> list[Any]:
-    """All cells as texts, a pyarrow array for each column."""
+    path: Path,
+    header: list[str],
+    separator: str,
+    lines: int,
+    options: TextOptions,
+    whole: bool = True,
+) -> Iterator[list[Any]]:
+    """All cells as texts, a pyarrow array for each column: of the whole file, or batch by batch."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv as arrow_csv
@@ -233,32 +321,39 @@ def _text_columns(
         wrong.append(row)
         return "error"
 
+    read_options = arrow_csv.ReadOptions(
+        column_names=names,
+        skip_rows=lines,
+        block_size=LARGEST_CELL,
+        encoding=_encoding(path, options),
+    )
+    parse_options = arrow_csv.ParseOptions(
+        delimiter=separator, newlines_in_values=True, invalid_row_handler=judge
+    )
+    convert_options = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+    )
     with _open_bytes(path) as file:
         try:
-            table = arrow_csv.read_csv(
-                file,
-                arrow_csv.ReadOptions(
-                    column_names=names,
-                    skip_rows=lines,
-                    block_size=LARGEST_CELL,
-                    encoding=_encoding(path, options),
-                ),
-                arrow_csv.ParseOptions(
-                    delimiter=separator, newlines_in_values=True, invalid_row_handler=judge
-                ),
-                arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-                ),
-            )
+            read = arrow_csv.read_csv if whole else arrow_csv.open_csv
+            found = read(file, read_options, parse_options, convert_options)
+            for table in [found] if whole else map(_table_of_batch, found):
+                yield [pc.utf8_trim_whitespace(table.column(name)) for name in names]
         except pa.ArrowInvalid as error:
             if any(words in str(error) for words in ("Empty CSV file", "Could not skip initial")):
-                return [pa.chunked_array([pa.array([], pa.string())]) for _ in header]
+                yield [pa.chunked_array([pa.array([], pa.string())]) for _ in header]
+                return
             if wrong:
                 raise TableError(_ragged_message(path, wrong[0], len(header), options)) from error
             if "UTF8" in str(error):
                 raise UnicodeError("invalid bytes") from error
             raise TableError(f"{path} is not a text table: {error}") from error
-    return [pc.utf8_trim_whitespace(table.column(name)) for name in names]
+
+
+def _table_of_batch(batch: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch])
 
 
 def _ragged_message(path: Path, row: Any, width: int, options: TextOptions) -> str:

@@ -1,0 +1,114 @@
+"""Tables that are read in batches, because they need not fit in memory."""
+
+from __future__ import annotations
+
+import warnings
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tables import flats, written
+from typer.testing import CliRunner
+
+import kernelsieve
+from kernelsieve import KernelRidge, TableModel, cli
+from kernelsieve.tables import TableError, TableNotice, read_table, readers
+from kernelsieve.tables.readers import read_batches
+from kernelsieve.tables.sampling import joined, sampled
+
+QUICK = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "LARGEST_CELL", 4096)
+    monkeypatch.setattr(readers, "PARQUET_ROWS", 100)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a.arrow"])
+def test_batches_are_the_table(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path / name, flats(700))
+    batches = list(read_batches(path))
+    assert len(batches) > 3 or name == "a.arrow"
+    whole, together = read_table(path), reduce(joined, batches)
+    assert list(together.columns) == list(whole.columns)
+    for column, values in whole.columns.items():
+        np.testing.assert_array_equal(together.columns[column], values)
+
+
+def test_later_batches_are_read_like_the_first(tmp_path: Path) -> None:
+    lines = [f"{i},5;0{i % 9 + 1}/28/2021" for i in range(600)] + ["1.234;03/04/2021"]
+    (tmp_path / "a.csv").write_text("\n".join(["a;d", *lines]))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        table = reduce(joined, read_batches(tmp_path / "a.csv"))
+    assert "'0,5' is read as the number 0.5" in str(found[0].message)
+    assert [each.category for each in found] == [
+        TableNotice
+    ] * 2  # once each for numbers and dates, not once for every batch
+    assert table.columns["a"][-1] == 1234.0
+    assert table.columns["d"][-1] == "2021-03-04"
+
+
+def test_errors_in_later_batches_name_the_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 3000 + "1,2,3\n")
+    with pytest.raises(TableError, match="line 3002: 3 values for the 2 columns"):
+        list(read_batches(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_bytes(b"a,b\n" + b"1,2\n" * 3000 + b"\xff\xfe,2\n")
+    with pytest.raises(TableError, match="is not valid UTF-8"):
+        list(read_batches(tmp_path / "a.csv"))
+    with pytest.raises(TableError, match="does not exist"):
+        list(read_batches(tmp_path / "no.csv"))
+
+
+def test_every_row_is_as_likely_in_the_sample(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n" + "".join(f"{i:06d}\n" for i in range(2000)))
+    counts = np.zeros(2000)
+    for seed in range(60):
+        table, total = sampled(tmp_path / "a.csv", 500, seed, lambda step: None, {})
+        assert (total, table.n_rows) == (2000, 500)
+        counts[table.columns["a"].astype(int)] += 1
+    # Each of the 20 groups of 100 rows is expected 1,500 times, with a deviation below 34.
+    assert np.abs(counts.reshape(20, 100).sum(axis=1) - 1500).max() < 4 * 34
+
+
+def test_a_streamed_ridge_is_that_of_all_rows(tmp_path: Path) -> None:
+    table = flats(900)
+    path = written(tmp_path / "a.csv", table)
+    steps: list[str] = []
+    model = TableModel("rent", sample_rows=200, **QUICK)
+    model.fit_file(path, progress=steps.append)
+    assert model.facts_["rows"] == 900
+    assert "fitting: 100% of 900 rows" in steps
+    X = model.encoder_.transform(table)
+    oracle = KernelRidge(model.model_.features_, alpha=0.01).partial_fit(X, table["rent"])
+    np.testing.assert_allclose(model.predict(table), oracle.predict(X), rtol=1e-6)
+    few = TableModel("rent", **QUICK).fit({name: values[:200] for name, values in table.items()})
+    assert model.score(flats(300, seed=5)) > few.score(flats(300, seed=5))
+    kernelsieve.save(model, tmp_path / "m.ks")
+    again = kernelsieve.load(tmp_path / "m.ks").predict(table)
+    np.testing.assert_array_equal(again, model.predict(table))
+
+
+def test_a_learned_kernel_streams_too(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", flats(400))
+    model = TableModel("rent", sample_rows=150).fit(path)
+    assert isinstance(model.model_.model_, KernelRidge)
+    assert model.score(flats(200, seed=3)) > 0.95
+    kernelsieve.save(model, tmp_path / "m.ks")
+    np.testing.assert_array_equal(
+        kernelsieve.load(tmp_path / "m.ks").predict(path), model.predict(path)
+    )
+
+
+def test_classes_are_learned_from_the_sample_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "a.csv", flats(400))
+    arguments = ["fit", "a.csv", "--target", "town", "--sample-rows", "100", "--features", "20",
+                 "--gamma", "0.1", "--alpha", "0.1", "--no-baselines"]  # fmt: skip
+    outcome = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    assert "learned from a sample of 100 of 400 rows" in outcome.stderr
