@@ -19,14 +19,15 @@ from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
-from kernelsieve.kernels import Gaussian, SeriesKernel
+from kernelsieve.kernels import Gaussian, Kernel, Product, SeriesKernel, resolve_kernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
-TRIAL_ROWS = 4000
-TRIAL_COMPONENTS = 500
+TRIAL_ROWS = 6000
+TRIAL_COMPONENTS = 1000
+TRIAL_ALPHAS = 4.0 ** np.arange(-3, 4)  # of the ridge, which suits no two maps the same
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
 TIE = 0.005
@@ -63,15 +64,16 @@ class AutoFeatures(FeatureMap):
     """The map that does best on a subsample of the rows, with the reason.
 
     Sparse rows go to the maps that keep them sparse, kernels without a Taylor series to Nystrom.
-    If several maps are possible, each is tried on up to 4,000 rows: by the error of its ridge
+    If several maps are possible, each is tried on up to 6,000 rows: by the error of its ridge
     regression on rows left out, or without a target by the error of its kernel matrix.
 
     Parameters
     ----------
     n_components : int, default 1000
         The number of features.
-    kernel : Kernel or str, default "gaussian"
-        Any kernel, or its name.
+    kernel : Kernel or str, optional
+        Any kernel, or its name. None learns a product kernel (``kernels.learn``) from dense rows
+        and a target, and is "gaussian" without a target, for sparse rows, or if gamma is given.
     gamma : "scale", "auto" or float, default "scale"
         Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
@@ -127,7 +129,7 @@ class AutoFeatures(FeatureMap):
         self,
         n_components: int = 1000,
         *,
-        kernel: Any = "gaussian",
+        kernel: Any = None,
         gamma: Any = "scale",
         degree: int = 3,
         coef0: float = 1.0,
@@ -143,6 +145,14 @@ class AutoFeatures(FeatureMap):
         self.alpha = alpha
         self.random_state = random_state
         self.n_jobs = n_jobs
+
+    def _resolve_kernel(self, X: Source) -> Kernel:
+        if self.kernel is not None:
+            return super()._resolve_kernel(X)
+        scale = isinstance(self.gamma, str) and self.gamma == "scale"
+        if scale and not X.sparse and target_summary(X) is not None:
+            return self._learned_kernel(X)
+        return resolve_kernel("gaussian", X, self.gamma)
 
     def _fit_rows(self, X: Source, seed: int) -> None:
         alpha = 1.0
@@ -170,14 +180,14 @@ class AutoFeatures(FeatureMap):
 
     def _possible(self, X: Source) -> tuple[list[str], str]:
         """The maps that suit the kernel and the shape of the data, and why where it is one."""
-        if not isinstance(self.kernel_, SeriesKernel):
+        if not isinstance(self.kernel_, SeriesKernel | Product):
             return ["Nystrom"], "the kernel has no Taylor series"
         if self.n_components >= X.shape[0]:
             return ["Nystrom"], f"all {X.shape[0]} rows as landmarks are exact"
         if X.sparse:
             return ["row norm", "adaptive"], ""
-        gaussian = isinstance(self.kernel_, Gaussian)
-        return [name for name in MAPS if gaussian or name != "Fourier"], ""
+        frequencies = isinstance(self.kernel_, Gaussian | Product)
+        return [name for name in MAPS if frequencies or name != "Fourier"], ""
 
     def _build(self, name: str, size: int, alpha: float, seed: int) -> FeatureMap:
         options: dict[str, Any] = {
@@ -201,7 +211,6 @@ class AutoFeatures(FeatureMap):
         rows = X.take(keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto"))
         targets = np.empty((len(rows), 0)) if summary is None else summary.columns(rows.y)
         size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, len(rows) // 4)))
-        alpha *= len(rows) / X.shape[0]
         trial_seed = root_seed(stream(seed, "auto"))
         for name in names:
             features = self._build(name, size, alpha, trial_seed)
@@ -230,10 +239,13 @@ class AutoFeatures(FeatureMap):
             return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
         train = np.arange(X.shape[0]) % 4 != 0
         Z = features.fit(X[train], targets[train]).transform(X[train])
-        ridge = solve_ridge(NormalEquations.of_block(Z, targets[train]), alpha, fit_intercept=True)
-        predicted = features.transform(X[~train]) @ ridge.coefficients + ridge.intercepts
-        squares = ((targets[~train] - predicted) ** 2).mean()
-        return float(np.sqrt(squares / max(targets[~train].var(axis=0).mean(), 1e-300)))
+        new, equations = features.transform(X[~train]), NormalEquations.of_block(Z, targets[train])
+        squares = []
+        for ridge_alpha in alpha * TRIAL_ALPHAS:
+            ridge = solve_ridge(equations, ridge_alpha, fit_intercept=True)
+            predicted = new @ ridge.coefficients + ridge.intercepts
+            squares.append(((targets[~train] - predicted) ** 2).mean())
+        return float(np.sqrt(min(squares) / max(targets[~train].var(axis=0).mean(), 1e-300)))
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.map_._fill(X, out)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.features import NystromFeatures
+from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
@@ -72,7 +72,8 @@ def fit_learned(
         verbose=verbose,
     )
     options: dict[str, Any] = {"random_state": judge.seed, "n_jobs": ridge.n_jobs}
-    features = NystromFeatures(chosen.n_components, kernel=chosen.kernel, **options)
+    kind = NystromFeatures if chosen.exact else AutoFeatures
+    features = kind(chosen.n_components, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
     if residuals is None:

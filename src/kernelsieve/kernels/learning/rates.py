@@ -99,7 +99,7 @@ class Fit:
     @property
     def rates(self) -> Array:
         """Of the two versions of each column that took part, of shape (2, len(columns))."""
-        return np.exp(self.parameters[: 2 * len(self.columns)]).reshape(2, -1)
+        return np.exp(self.parameters[: 2 * len(self.columns)]).reshape(2, len(self.columns))
 
     @property
     def alpha(self) -> float:
