@@ -1,29 +1,60 @@
-"""Learned kernels against trees on tables with official splits.
+"""The default model, which learns its kernel, against trees and other kernels.
 
-    python benchmarks/learned.py --folder data/tables --tables airfoil,concrete --splits 0,1
+    python benchmarks/learned.py tables FOLDER    # test RMSE on tables with official splits
+    python benchmarks/learned.py maps FOLDER      # products against landmarks, s = 1,000
+    python benchmarks/learned.py classes FOLDER   # log loss and accuracy
+    python benchmarks/learned.py noise            # noise as target, noise columns
+    python benchmarks/learned.py rules FOLDER     # likelihood against leave-one-out
+    python benchmarks/learned.py times            # seconds, beside LightGBM if it is installed
 
-Every table is an .npz file with X, y and test_mask (one column for each split). Prints test RMSE of
-the default model (learned kernel), of landmarks on its kernel, of one isotropic width, of boosting
-with 100 and 500 iterations and of extremely randomised trees; the error that the default model
-reports; and the mean logarithm of the ratio to the best trees.
+FOLDER holds .npz files with X, y and test_mask (a column for each split), and CSV files. wine,
+forest, uji and insurance come from the datasets module. Interrupted runs resume.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import resource
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from kernelsieve import KernelRidgeCV, NystromFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    AutoFeatures,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    NystromFeatures,
+    RowNormFeatures,
+    datasets,
+)
+from kernelsieve.kernels import learn
 
-TREES = ("boosting", "boosting 500", "extra trees")
+NUMERIC = (
+    "airfoil,concrete,skillcraft,gas,sml,parkinsons,pumadyn32nm,bike,keggdirected,tamielectric,"
+    "diamonds,wine,uji,forest"
+)
+CLASSES = "insurance,titanic,penguins,forest"
+TREES = ("boosting", "boosting 500", "extra trees", "LightGBM")
+ALPHAS = np.logspace(-7, 2, 19)
+Split = tuple[Any, Any, Any, Any]
 
 
 def rmse(model: Any, X: Any, y: Any) -> float:
@@ -31,58 +62,269 @@ def rmse(model: Any, X: Any, y: Any) -> float:
     return float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
 
 
+def table(folder: Path, name: str, split: int, rows: int) -> Split:
+    """Training rows, their targets, test rows, their targets."""
+    if (folder / f"{name}.npz").exists():
+        data = np.load(folder / f"{name}.npz")
+        X, y = data["X"].astype(np.float64), data["y"].astype(np.float64).ravel()
+        test = data["test_mask"][:, split].astype(bool)
+        return X[~test], y[~test], X[test], y[test]
+    if name == "diamonds":
+        frame = pd.read_csv(folder / "diamonds.csv.gz")
+        y = frame.pop("price").to_numpy(float)
+        X = pd.get_dummies(frame, dtype=float).to_numpy()
+    else:
+        data = datasets.load(name)
+        X, y = np.asarray(data.X, dtype=np.float64), np.asarray(data.y, dtype=np.float64)
+    order = np.random.default_rng(split).permutation(len(y))
+    test, train = order[: len(y) // 10], order[len(y) // 10 :][:rows]
+    return X[train], y[train], X[test], y[test]
+
+
 def isotropic(seed: int) -> Any:
     """One width for all columns, tuned."""
     features = NystromFeatures(1000, random_state=seed)
-    gammas = np.logspace(-3, 0, 7)
-    search = KernelRidgeCV(features, alphas=np.logspace(-5, 2, 15), gammas=gammas)
+    search = KernelRidgeCV(features, alphas=ALPHAS, gammas=np.logspace(-3, 0, 7))
     return make_pipeline(StandardScaler(), search)
 
 
-def run(X: Any, y: Any, test: Any, seed: int, slow: bool) -> dict[str, float]:
-    """All methods on one split."""
-    train, result = ~test, {}
-    models: dict[str, Any] = {
-        "learned": KernelRidgeCV(random_state=seed),
-        "boosting": HistGradientBoostingRegressor(random_state=seed),
-        "boosting 500": HistGradientBoostingRegressor(max_iter=500, random_state=seed),
-        "extra trees": ExtraTreesRegressor(random_state=seed, n_jobs=-1),
+def regressors(seed: int) -> dict[str, Callable[[], Any]]:
+    """All models of the table, those that are installed."""
+    found: dict[str, Callable[[], Any]] = {
+        "learned": lambda: KernelRidgeCV(random_state=seed),
+        "isotropic": lambda: isotropic(seed),
+        "boosting": lambda: HistGradientBoostingRegressor(random_state=seed),
+        "boosting 500": lambda: HistGradientBoostingRegressor(max_iter=500, random_state=seed),
+        "extra trees": lambda: ExtraTreesRegressor(random_state=seed, n_jobs=-1),
     }
-    if slow:
-        models["isotropic"] = isotropic(seed)
-    for name, model in models.items():
-        began = time.perf_counter()
-        model.fit(X[train], y[train])
-        result[f"{name} s"] = time.perf_counter() - began
-        result[name] = rmse(model, X[test], y[test])
-    learned = models["learned"]
-    result["reported"] = learned.best_rmse_
-    if slow:
-        features = NystromFeatures(1000, kernel=learned.kernel_, random_state=seed)
-        landmarks = KernelRidgeCV(features, alphas=np.logspace(-7, 2, 19)).fit(X[train], y[train])
-        result["landmarks"] = rmse(landmarks, X[test], y[test])
-    return result
+    if find_spec("lightgbm"):
+        from lightgbm import LGBMRegressor
+
+        found["LightGBM"] = lambda: LGBMRegressor(random_state=seed, verbose=-1)
+    return found
+
+
+def tables(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Test RMSE of the default model and of the others, on every split."""
+    for name in args.tables or NUMERIC.split(","):
+        for split in range(args.splits):
+            key = {"what": "tables", "table": name, "split": split}
+            if args.done(key):
+                continue
+            X, y, X_test, y_test = table(args.folder, name, split, args.rows)
+            found: dict[str, Any] = {"n": len(y), "d": X.shape[1]}
+            for method, make in regressors(split).items():
+                began = time.perf_counter(), time.process_time()
+                model = make().fit(X, y)
+                found[f"{method} s"] = time.perf_counter() - began[0]
+                found[f"{method} cpu"] = time.process_time() - began[1]
+                found[method] = rmse(model, X_test, y_test)
+                if method == "learned":
+                    learned = model
+            found["reported"] = learned.best_rmse_
+            found["kernel"] = str(learned.kernel_.families)
+            found["relevances"] = np.sort(learned.relevances_)[::-1][:8].round(4).tolist()
+            landmarks = NystromFeatures(1000, kernel=learned.kernel_, random_state=split)
+            ridge = KernelRidgeCV(landmarks, alphas=ALPHAS).fit(X, y)
+            found["landmarks 1000"] = rmse(ridge, X_test, y_test)
+            best = min(found[tree] for tree in TREES if tree in found)
+            yield {**key, **found, "log ratio": float(np.log(found["learned"] / best))}
+
+
+def maps(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Maps on one learned kernel, and what AutoFeatures takes."""
+    for name in args.tables or NUMERIC.split(","):
+        for split in range(args.splits):
+            key = {"what": "maps", "table": name, "split": split}
+            if args.done(key):
+                continue
+            X, y, X_test, y_test = table(args.folder, name, split, min(args.rows, 20_000))
+            kernel = KernelRidgeCV(random_state=split).fit(X, y).kernel_
+            found: dict[str, Any] = {}
+            for method, kind in {
+                "adaptive": AdaptiveFeatures,
+                "row norm": RowNormFeatures,
+                "Nystrom": NystromFeatures,
+                "auto": AutoFeatures,
+            }.items():
+                features = kind(1000, kernel=kernel, random_state=split)
+                model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
+                found[method] = rmse(model, X_test, y_test)
+                if method == "auto":
+                    found["reason"] = model.features_.reason_
+            yield {**key, **found}
+
+
+def classified(folder: Path, name: str, seed: int) -> tuple[Any, Any]:
+    """Rows as numbers, texts one-hot for all methods, and labels."""
+    if name in ("titanic", "penguins"):
+        frame = pd.read_csv(folder / f"{name}.csv").drop(columns="alive", errors="ignore")
+        y = frame.pop("survived" if name == "titanic" else "species").to_numpy()
+        texts = [c for c in frame if frame[c].dtype.kind not in "fiu"]
+        numbers = frame.drop(columns=texts)
+        frame[numbers.columns] = numbers.fillna(numbers.median())
+        encoder = make_column_transformer(
+            (OneHotEncoder(sparse_output=False), texts), remainder="passthrough"
+        )
+        return encoder.fit_transform(frame.fillna(dict.fromkeys(texts, "?"))).astype(float), y
+    data = datasets.load(name)
+    order = np.random.default_rng(seed).permutation(len(data.y))[:50_000]
+    X = np.asarray(data.X, dtype=np.float64)
+    return X[order], np.asarray(data.y)[order].astype(int)
+
+
+def classes(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Log loss and accuracy of the default classifier, boosting and logistic regression."""
+    for name in args.tables or CLASSES.split(","):
+        for split in range(args.splits):
+            key = {"what": "classes", "table": name, "split": split}
+            if args.done(key):
+                continue
+            X, y = classified(args.folder, name, split)
+            order = np.random.default_rng(split).permutation(len(y))
+            test, train = order[: len(y) // 5], order[len(y) // 5 :]
+            found: dict[str, Any] = {}
+            for method, model in {
+                "learned": KernelRidgeClassifier(random_state=split),
+                "boosting": HistGradientBoostingClassifier(random_state=split),
+                "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+            }.items():
+                began = time.perf_counter()
+                model.fit(X[train], y[train])
+                found[f"{method} s"] = time.perf_counter() - began
+                chance = model.predict_proba(X[test])
+                found[f"{method} log loss"] = float(
+                    log_loss(y[test], chance, labels=model.classes_)
+                )
+                found[f"{method} accuracy"] = float(model.score(X[test], y[test]))
+            yield {**key, **found}
+
+
+def noise(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Noise as target; and noise columns beside those that matter."""
+    for n, d in ((2000, 10), (2000, 200), (20_000, 10), (20_000, 200)):
+        for seed in range(args.splits):
+            key = {"what": "noise", "n": n, "d": d, "seed": seed}
+            if args.done(key):
+                continue
+            rng = np.random.default_rng(seed)
+            X, y = rng.normal(size=(n + 10_000, d)), rng.normal(size=n + 10_000)
+            model = KernelRidgeCV(random_state=seed).fit(X[:n], y[:n])
+            test = rmse(model, X[n:], y[n:])
+            constant = float(np.sqrt(np.mean((y[n:] - y[:n].mean()) ** 2)))
+            yield {**key, "test": test, "reported": model.best_rmse_, "constant": constant}
+    if args.folder is None:
+        return
+    for split in range(args.splits):
+        key = {"what": "noise columns", "split": split}
+        if args.done(key):
+            continue
+        X, y, X_test, y_test = table(args.folder, "concrete", split, args.rows)
+        rng = np.random.default_rng(split)
+        wide = np.hstack([X, rng.normal(size=(len(X), 200))])
+        wide_test = np.hstack([X_test, rng.normal(size=(len(X_test), 200))])
+        model = KernelRidgeCV(random_state=split).fit(wide, y)
+        one = isotropic(split).fit(wide, y)
+        yield {
+            **key,
+            "learned": rmse(model, wide_test, y_test),
+            "isotropic": rmse(one, wide_test, y_test),
+            "relevance of noise": float(model.relevances_[X.shape[1] :].sum()),
+        }
+
+
+def rules(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Exact ridges on kernels learned by the likelihood and by leave-one-out, the same rows."""
+    for name in args.tables or ["airfoil", "concrete", "skillcraft", "sml", "parkinsons", "gas"]:
+        for split in range(args.splits):
+            key = {"what": "rules", "table": name, "split": split}
+            if args.done(key):
+                continue
+            X, y, X_test, y_test = table(args.folder, name, split, 3000)
+            found: dict[str, Any] = {}
+            for rule in ("likelihood", "leave-one-out"):
+                began = time.process_time()
+                learned = learn(X, y, rule=rule, n_rows=1000, random_state=split)
+                found[f"{rule} cpu"] = time.process_time() - began
+                features = NystromFeatures(1000, kernel=learned.kernel, random_state=split)
+                model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
+                found[rule] = rmse(model, X_test, y_test)
+            yield {**key, **found}
+
+
+def times(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Seconds of the default fit, everything compiled."""
+    rng = np.random.default_rng(0)
+    KernelRidgeCV(random_state=0).fit(rng.normal(size=(400, 4)), rng.normal(size=400))
+    sizes: list[tuple[str, int, int]] = [("5,000 x 20", 5000, 20), ("15,000 x 30", 15_000, 30)]
+    sizes += [("50,000 x 250", 50_000, 250), ("forest", 0, 0)]
+    for name, n, d in sizes:
+        key = {"what": "times", "table": name}
+        if args.done(key) or (args.tables and name not in args.tables):
+            continue
+        if name == "forest":
+            data = datasets.load("forest")
+            X, y = np.asarray(data.X, dtype=np.float32), np.asarray(data.y, dtype=np.float64)
+        else:
+            X = rng.normal(size=(n, d)).astype(np.float32)
+            y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2 + 0.3 * rng.normal(size=n)
+        found: dict[str, Any] = {"n": len(y), "d": X.shape[1]}
+        models: dict[str, Any] = {"learned": KernelRidgeCV(random_state=0)}
+        if find_spec("lightgbm"):
+            from lightgbm import LGBMRegressor
+
+            models["LightGBM"] = LGBMRegressor(random_state=0, verbose=-1)
+        for method, model in models.items():
+            began = time.perf_counter(), time.process_time()
+            model.fit(X, y)
+            found[f"{method} s"] = time.perf_counter() - began[0]
+            found[f"{method} cpu"] = time.process_time() - began[1]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        yield {**key, **found, "peak GiB": peak}
 
 
 def main() -> None:
-    """Print a line for every table and split."""
+    """Print a line for every result, and store it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--tables", default="airfoil,concrete,skillcraft,parkinsons,sml,gas")
-    parser.add_argument("--splits", default="0")
-    parser.add_argument("--all", action="store_true", help="isotropic width and landmarks, too")
-    arguments = parser.parse_args()
-    ratios = []
+    parser.add_argument("what", choices=["tables", "maps", "classes", "noise", "rules", "times"])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--tables", type=lambda text: text.split(","), default=None)
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned.jsonl"))
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    for table in arguments.tables.split(","):
-        data = np.load(arguments.folder / f"{table}.npz")
-        X, y = data["X"].astype(np.float64), data["y"].astype(np.float64).ravel()
-        for split in map(int, arguments.splits.split(",")):
-            found = run(X, y, data["test_mask"][:, split].astype(bool), split, arguments.all)
-            ratios.append(np.log(found["learned"] / min(found[name] for name in TREES)))
-            numbers = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
-            print(f"{table} split {split}: {numbers}; log ratio {ratios[-1]:+.3f}", flush=True)
-    print(f"mean log(RMSE / best trees) over {len(ratios)}: {np.mean(ratios):+.3f}")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    lines = args.out.read_text().splitlines() if args.out.exists() else []
+    known = [json.loads(line) for line in lines]
+    args.done = lambda key: any(key.items() <= record.items() for record in known)
+    for record in globals()[args.what](args):
+        known.append(record)
+        with args.out.open("a") as out:
+            out.write(json.dumps(record) + "\n")
+        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items())
+        print(", ".join(shown), flush=True)
+    summarise([record for record in known if record["what"] == args.what])
+
+
+def summarise(records: list[dict[str, Any]]) -> None:
+    """Means over splits, and over tables."""
+    names = sorted({record.get("table", "") for record in records})
+    for name in names:
+        group = [record for record in records if record.get("table", "") == name]
+        means = {
+            field: np.mean([record[field] for record in group])
+            for field, value in group[0].items()
+            if isinstance(value, float) and all(field in record for record in group)
+        }
+        print(f"{name} ({len(group)}): " + ", ".join(f"{k} {v:.4g}" for k, v in means.items()))
+    ratios = [
+        np.mean([r["log ratio"] for r in records if r.get("table") == name])
+        for name in names
+        if any("log ratio" in r and r.get("table") == name for r in records)
+    ]
+    if ratios:
+        print(f"mean log(RMSE / best trees) over {len(ratios)} tables: {np.mean(ratios):+.3f}")
 
 
 if __name__ == "__main__":
