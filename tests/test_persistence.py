@@ -866,7 +866,7 @@ def test_truth_values_are_0_or_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "form", "value", "message"),
     [
-        (8, "<I", 1, "format 1, which this version no longer"),
+        (8, "<I", 1, "format version 1, which this kernelsieve no longer"),
         (12, "<I", 2**31, "too short for a header"),
     ],
 )
