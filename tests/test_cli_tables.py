@@ -49,9 +49,6 @@ def test_from_a_table_to_predictions_and_an_explanation() -> None:
     assert "Model:   rent.ks" in said
     said = run("explain", "rent.ks").stdout
     assert "Permutation importance (increase in RMSE" in said
-    assert "Most important monomials" in said
-    assert "Picture: rent.png" in said
-    assert Path("rent.png").read_bytes().startswith(b"\x89PNG")
     assert max(map(len, said.splitlines())) <= 80
     said = run("predict", "rent.ks", "flats.csv", "-o", "out.csv").stdout
     assert "Scores: RMSE" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -464,3 +465,62 @@ def test_marginals_hold_distinct_values_and_missing_ones() -> None:
     assert len(values) == 256
     assert weights.sum() == pytest.approx(1.0)
     assert weights @ values == pytest.approx(wide.mean(), abs=0.01)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page_and_explains_rows(
+    rent: TableModel, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from kernelsieve.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    save(rent, "rent.ks")
+    few = [",".join(["size", "town", "floor"])]
+    few += [f"{table()['size'][i]},{table()['town'][i]},{table()['floor'][i]}" for i in range(3)]
+    (tmp_path / "new.csv").write_text("\n".join(few), encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["explain", "rent.ks", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    said = run("--html", "out.html", "--rows", "new.csv")
+    assert "size × town" in said
+    assert "  1: " in said
+    assert max(map(len, said.splitlines())) <= 120
+    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert page.count("<svg") >= 6  # three curves or more, three rows
+    assert "Row 3" in page
+    assert "test rows" in page
+    found = json.loads(run("--json", "--rows", "new.csv"))
+    assert found["parts"][0]["columns"] == ["size"]
+    assert len(found["shapley"]["values"]) == 3
+    run("--picture", "rent.png")
+    assert (tmp_path / "rent.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_says_why_a_model_cannot_be_taken_apart(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from kernelsieve.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    save(TableModel("rent", n_components=50, method="fourier").fit(table()), "rent.ks")
+    lines = ["size,town,floor,rent"]
+    lines += [
+        ",".join(str(table()[name][i]) for name in ("size", "town", "floor", "rent"))
+        for i in range(200)
+    ]
+    (tmp_path / "flats.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = CliRunner().invoke(app, ["explain", "rent.ks"])
+    assert "This model cannot be taken apart: FourierFeatures" in done.stdout
+    done = CliRunner().invoke(app, ["explain", "rent.ks", "--data", "flats.csv"])
+    assert "Range of accumulated local effects" in done.stdout
+    done = CliRunner().invoke(app, ["explain", "rent.ks", "--rows", "flats.csv"])
+    assert done.exit_code != 0

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from kernelsieve import __version__
-from kernelsieve.cli import bench, tables  # noqa: F401  (they add their commands)
+from kernelsieve.cli import bench, explain, tables  # noqa: F401  (they add their commands)
 from kernelsieve.cli._common import UserError, app, complain
 
 

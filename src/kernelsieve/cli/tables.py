@@ -386,64 +386,6 @@ def embed(
         typer.echo(f"Took:     {duration(perf_counter() - start)}")
 
 
-@app.command()
-def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File written by fit.")],
-    top: Annotated[
-        int, typer.Option(metavar="N", help="Number of columns and monomials to show.")
-    ] = 10,
-    picture: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="png, svg, pdf.", show_default="MODEL.png"),
-    ] = None,
-    no_picture: Annotated[bool, typer.Option("--no-picture", help="Print text only.")] = False,
-    json: JSON = False,
-) -> None:
-    """Explain a model in terms of the columns of its table.
-
-    Shows permutation importances of the columns, the most important products
-    of columns, and how well the features approximate the kernel.
-
-    [bold]Examples[/bold]
-
-    kernelsieve explain rent.ks
-    kernelsieve explain rent.ks --top 20 --picture rent.svg
-    """
-    require_files(model)
-    from kernelsieve.tables.facts import as_text
-    from kernelsieve.tables.writers import check_writable
-
-    path = model.with_suffix(".png") if picture is None else picture
-    with _errors():
-        if top < 1:
-            raise UserError(f"--top {top}: it must be at least 1")
-        check_writable(path, (".png", ".svg", ".pdf"))
-        fitted = _load(model, strict=False)
-        drawn = None if no_picture or (json and picture is None) else _draw(fitted, path, top)
-    if json:
-        print_json(fitted.facts_)
-        return
-    typer.echo(as_text(fitted.facts_, top))
-    if drawn is not None:
-        typer.echo(f"\nPicture: {drawn}")
-
-
-def _draw(model: TableModel, path: Path, top: int) -> str:
-    from kernelsieve._files import replacing
-
-    try:
-        from kernelsieve.plots import plot_table_model
-
-        figure = plot_table_model(model.facts_, top)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        return "not drawn: pip install 'kernelsieve[plot]'"
-    with replacing(path) as file:
-        figure.savefig(file, format=path.suffix[1:].lower())
-    return str(path)
-
-
 def _load(path: Path, strict: bool) -> TableModel:
     from kernelsieve.persistence import load
     from kernelsieve.tables import TableModel

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss
 
 from kernelsieve._random import keyed_rows, stream
+from kernelsieve.explanation.sums import NotProductsError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +161,7 @@ class Probe:
 def probe(view: View, X: Any, y: Any, reason: str, output: Any = None) -> Probe:
     """Look at a model through its predictions on rows."""
     if X is None:
-        raise ValueError(
+        raise NotProductsError(
             f"{reason}; permutation importances and accumulated local effects need rows: pass X "
             "(and y)"
         )
@@ -184,8 +185,9 @@ def probe(view: View, X: Any, y: Any, reason: str, output: Any = None) -> Probe:
         importance = permutation_importance(model, rows, np.asarray(y)[chosen], view.groups)
     curves = {}
     for place, (name, columns) in enumerate(view.groups):
-        values = shown[:, place]
-        if len(columns) == 1 and values.dtype.kind in "fiu" and np.ptp(rows[:, columns[0]]) > 0:
+        numbers = isinstance(shown[0, place], float | int)
+        if numbers and np.ptp(rows[:, columns[0]]) > 0:
+            values = shown[:, place].astype(np.float64)
             curves[name] = local_effects(predict, rows, columns[0], values)
     names = tuple(name for name, _ in view.groups)
     return Probe(names, reason, loss, importance, curves, predict, rows)

@@ -106,6 +106,8 @@ def products_of(model: Any) -> SumOfProducts:
     NotProductsError
         If it is none; the message says why.
     """
+    if type(model).__name__ == "LearnedRidge":  # of tables: a linear part, and a learned kernel
+        return _plus_linear(products_of(model.model_), model.coef_, float(model.intercept_))
     model = _inner(model)
     if not isinstance(model, KernelRidge | KernelSVC):
         raise NotProductsError(f"{type(model).__name__} is not a model on product features")
@@ -127,6 +129,39 @@ def products_of(model: Any) -> SumOfProducts:
     return SumOfProducts(
         exact.columns, exact.functions, exact.members, exact.weights, exact.offset, spread
     )
+
+
+def _plus_linear(products: SumOfProducts, coefficients: Array, intercept: float) -> SumOfProducts:
+    """The sum of products plus a linear function: a product of one factor for each column."""
+    old = {int(column): place for place, column in enumerate(products.columns)}
+    columns = np.union1d(products.columns, np.flatnonzero(coefficients)).astype(np.int64)
+    s, d = len(products.weights), len(columns)
+    functions: list[ColumnFunction] = []
+    members = np.empty((d, s + d), dtype=np.int64)
+    for place, column in enumerate(columns):
+        known = old.get(int(column))
+        function = None if known is None else products.functions[known]
+        functions.append(partial(_with_line, function))
+        # The last two functions of a column are the constant 1 and the line.
+        members[place, :s] = -2 if known is None else products.members[known]
+        members[place, s:] = -2
+        members[place, s + place] = -1
+        total = (0 if function is None else len(function(np.zeros(1)))) + 2
+        members[place] = np.where(members[place] < 0, members[place] + total, members[place])
+    weights = np.concatenate([products.weights, coefficients[columns][:, None]])
+    return SumOfProducts(
+        columns,
+        tuple(functions),
+        members,
+        weights,
+        products.offset + intercept,
+        products.uncertainty,
+    )
+
+
+def _with_line(function: ColumnFunction | None, values: Array) -> Array:
+    line = np.stack([np.ones(len(values)), values])
+    return line if function is None else np.concatenate([function(values), line])
 
 
 def _inner(model: Any) -> Any:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from kernelsieve.explanation.sums import Input
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.sources.base import given_source
 from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
-from kernelsieve.tables.encoder import Levels, Scaled
+from kernelsieve.tables.encoder import Levels
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
 
@@ -160,7 +160,7 @@ def _marginals(model: Any, X: Any) -> Marginals:
     if X is not None:
         return Marginals.of_rows(_sample(X))
     ridge = model
-    if isinstance(ridge, KernelRidgeCV):
+    while hasattr(ridge, "model_"):  # a search, or a linear part beside the kernel
         ridge = ridge.model_
     if isinstance(ridge, KernelRidgeClassifier):
         ridge = ridge.ridge_
@@ -179,33 +179,31 @@ def _marginals(model: Any, X: Any) -> Marginals:
 def table_view(model: TableModel, X: Any) -> View:
     """The view of a table's columns, in their own units; categories are one column each."""
     encoder = model.encoder_
-    start = 0
     groups: Groups = []
+    start = 0
     for column in encoder.columns_:
         groups.append((column.title, tuple(range(start, start + len(column.labels)))))
         start += len(column.labels)
     groups += [(f"column {i}", (start + i,)) for i in range(encoder.matrix_columns_)]
+    known = [*encoder.columns_, *[None] * encoder.matrix_columns_]
 
     def read(data: Any) -> NDArray[np.float64]:
-        X = encoder.transform(as_table(data, model.readings_))
-        return X.toarray() if sp.issparse(X) else X
+        rows = encoder.transform(as_table(data, model.readings_))
+        return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64)
 
     def show(data: Any) -> NDArray[Any]:
-        columns = as_table(data, model.readings_).columns
-        names = [column.name for column in encoder.columns_]
-        return np.array([columns[name] for name in names], dtype=object).T
+        rows = read(data)
+        out = np.empty((len(rows), len(groups)), dtype=object)
+        for place, (column, (_, places)) in enumerate(zip(known, groups, strict=True)):
+            out[:, place] = _shown(column, rows[:, list(places)])
+        return out
 
     def inputs() -> list[Input]:
         marginals = _marginals(model.model_, None if X is None else read(X))
         found = []
-        for place, (name, columns) in enumerate(groups):
-            known = encoder.columns_[place] if place < len(encoder.columns_) else None
-            if isinstance(known, Levels) and not known.means:
-                found.append(_levels(name, columns, known.levels, marginals))
-                continue
-            values, weights = marginals.column(columns[0])
-            shown = _shown(known, values) if isinstance(known, Scaled) else values
-            found.append(_number(name, columns[0], values, weights, shown))
+        for column, (name, places) in zip(known, groups, strict=True):
+            rows, weights = _distribution(column, [marginals.column(i) for i in places])
+            found.append(Input(name, places, rows, weights, _shown(column, rows)))
         return found
 
     return View(
@@ -219,27 +217,53 @@ def table_view(model: TableModel, X: Any) -> View:
     )
 
 
-def _shown(column: Any, values: NDArray[np.float64]) -> NDArray[Any]:
-    """Scaled values in the units of the table."""
-    numbers = column.mean + column.scale * values
+Marginal = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _distribution(column: Any, marginals: list[Marginal]) -> Marginal:
+    """The rows of the matrix that a column of the table has, and their shares."""
+    values, weights = marginals[0]
+    if isinstance(column, Levels):
+        rows = _level_rows(column)
+        if column.means:
+            shares = np.array([_share_of(row[0], values, weights) for row in rows])
+            shares /= np.array([np.sum(rows[:, 0] == row[0]) for row in rows])
+        else:
+            shares = np.array([_share_of(1.0, *marginal) for marginal in marginals])
+        there = np.flatnonzero(shares > 0)
+        return rows[there], shares[there] / shares.sum()
+    if len(marginals) == 1:
+        return values[:, None], weights
+    # A number and a flag that says where it is missing, and was filled in.
+    missing, filled = _share_of(1.0, *marginals[1]), (column.fill - column.mean) / column.scale
+    weights = weights.copy()
+    nearest = np.abs(values - filled).argmin()
+    weights[nearest] = max(weights[nearest] - missing, 1e-12)
+    rows = np.column_stack([np.append(values, filled), np.append(np.zeros(len(values)), 1.0)])
+    weights = np.append(weights, max(missing, 1e-12))
+    return rows, weights / weights.sum()
+
+
+def _level_rows(column: Levels) -> NDArray[np.float64]:
+    """The row of each level: its 0/1 columns, or the numbers that stand for it."""
+    means = column.means
+    return np.array(means) if means else np.eye(len(column.levels))
+
+
+def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
+    """Rows of a column's places in the matrix, as the table shows them."""
+    if isinstance(column, Levels):
+        distances = np.square(rows[:, None, :] - _level_rows(column)).sum(axis=2)
+        names = np.array([str(level) for level in column.levels], dtype=object)
+        return np.where(distances.min(axis=1) < 0.5, names[distances.argmin(axis=1)], "(unseen)")
+    if column is None:
+        return rows[:, 0]
     # A few digits more than float32 holds are rounding.
-    return np.array([float(f"{number:.9g}") for number in numbers])
+    shown = np.array([float(f"{x:.9g}") for x in column.mean + column.scale * rows[:, 0]])
+    if rows.shape[1] > 1:
+        shown[rows[:, 1] == 1.0] = np.nan
+    return shown
 
 
-def _levels(
-    name: str, columns: tuple[int, ...], levels: Sequence[str], marginals: Marginals
-) -> Input:
-    """A column of categories: a row of 0/1 columns for each level, and its share."""
-    shares = np.array([_share_of_ones(*marginals.column(i)) for i in columns])
-    there = np.flatnonzero(shares > 0)
-    return Input(
-        name,
-        columns,
-        np.eye(len(columns))[there],
-        shares[there] / shares.sum(),
-        np.array([str(level) for level in levels], dtype=object)[there],
-    )
-
-
-def _share_of_ones(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    return float(weights[values == 1.0].sum())
+def _share_of(value: float, values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    return float(weights[np.abs(values - value) < 1e-9].sum())

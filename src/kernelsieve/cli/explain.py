@@ -1,0 +1,187 @@
+"""The command that says what a model of a table has learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelsieve.cli._common import UserError, app, print_json, require_files
+from kernelsieve.cli.tables import JSON, _errors, _load
+
+if TYPE_CHECKING:
+    from kernelsieve.explanation import Explanation, Probe, ShapleyValues
+    from kernelsieve.tables import TableModel
+
+SHOWN_ROWS, SHOWN_COLUMNS = 20, 5
+
+
+@app.command()
+def explain(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File written by fit.")],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a self-contained page.")
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Table whose rows are explained one by one."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Table with the target, for models that cannot be taken apart.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--class", metavar="LABEL", help="Explain this class only.")
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", help="Number of parts to show.")] = 10,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the effects: png, svg, pdf.")
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Explain a model by effects of columns and of pairs of columns.
+
+    A model is taken apart exactly, in the units of the table; no data are
+    needed. Models that are no sums of products of columns are explained by
+    permutation importance, and need --data for more.
+
+    [bold]Examples[/bold]
+
+    kernelsieve explain rent.ks
+    kernelsieve explain rent.ks --html rent.html
+    kernelsieve explain rent.ks --html rent.html --rows new.csv
+    """
+    require_files(*(path for path in (model, rows, data) if path is not None))
+    from kernelsieve.explanation import Probe
+    from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
+    from kernelsieve.tables.writers import check_writable
+
+    with _errors():
+        if top < 1:
+            raise UserError(f"--top {top}: it must be at least 1")
+        if picture is not None:
+            check_writable(picture, (".png", ".svg", ".pdf"))
+        if html is not None:
+            check_writable(html, (".html", ".htm"))
+        fitted = _load(model, strict=False)
+        found, reason = _explanation(fitted, data, label)
+        values = None
+        if rows is not None:
+            if found is None or isinstance(found, Probe):
+                raise UserError(f"--rows {rows}: {reason}, so rows cannot be explained one by one")
+            values = found.shapley(rows)
+        facts = fitted.facts_
+        about = [summary_lines(facts), confusion_lines(facts), column_lines(facts, top)]
+        lines = [printable(line) for part in about if part for line in [*part, ""]]
+        written = _write(found, html, picture, rows, top, lines, reason)
+    if json:
+        print_json({**facts, **_plain(found, values)})
+        return
+    said = f"This model cannot be taken apart: {reason}." if found is None else found.text(top)
+    typer.echo("\n".join([*lines, said]))
+    if values is not None:
+        typer.echo("\n" + _row_text(values))
+    for path in written:
+        typer.echo(f"\nWrote:   {path}")
+
+
+def _explanation(
+    model: TableModel, data: Path | None, label: str | None
+) -> tuple[Explanation | Probe | None, str]:
+    """What can be said, or None and the reason."""
+    from kernelsieve.explanation import Probe
+    from kernelsieve.explanation import explain as explained
+    from kernelsieve.explanation.sums import NotProductsError
+    from kernelsieve.tables import read_table
+
+    output: Any = label
+    if label is not None:
+        known = {str(each): each for each in model.classes_.tolist()}
+        if label not in known:
+            raise UserError(f"--class {label}: the classes are {', '.join(known)}")
+        output = None if len(known) == 2 else known[label]
+    table = None if data is None else read_table(data, readings=model.readings_)
+    y = None if table is None else table.columns.get(str(model.target))
+    try:
+        found = explained(model, table, y, output=output)
+    except NotProductsError as error:
+        return None, str(error)
+    return found, found.reason if isinstance(found, Probe) else ""
+
+
+def _write(
+    found: Any,
+    html: Path | None,
+    picture: Path | None,
+    rows: Path | None,
+    top: int,
+    lines: list[str],
+    reason: str,
+) -> list[Path]:
+    """Write what is asked for; the paths that were written."""
+    if html is None and picture is None:
+        return []
+    if not hasattr(found, "to_html"):
+        raise UserError(f"there are no effects to draw: {reason}")
+    from kernelsieve._files import replacing
+    from kernelsieve.explanation.page import page
+
+    try:
+        if html is not None:
+            text = page(found, rows, top, "\n".join(lines))
+            with replacing(html) as file:
+                file.write(text.encode())
+        if picture is not None:
+            figure = found.plot(min(top, 9))
+            with replacing(picture) as file:
+                figure.savefig(file, format=picture.suffix[1:].lower())
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise UserError("plots need matplotlib: pip install 'kernelsieve[plot]'") from error
+    return [path for path in (html, picture) if path is not None]
+
+
+def _plain(found: Any, values: ShapleyValues | None) -> dict[str, Any]:
+    """An explanation as plain data."""
+    content: dict[str, Any] = {}
+    if hasattr(found, "parts"):
+        content["parts"] = [
+            {"columns": part.columns, "share": part.share, "deviation": part.deviation}
+            for part in found.parts
+        ]
+        content["importance"] = found.importance
+    elif found is not None:
+        content["importance"] = found.importance
+    if values is not None:
+        content["shapley"] = {
+            "columns": values.names,
+            "base": values.base if isinstance(values.base, float) else values.base.tolist(),
+            "values": values.values.tolist(),
+        }
+    return content
+
+
+def _row_text(values: ShapleyValues) -> str:
+    """The largest Shapley values of the first rows, a line for each."""
+    if values.values.ndim == 3:
+        return "Rows are explained for one class at a time: use --class."
+    lines = [f"Rows (mean {values.base:.4g}, then the largest steps to the prediction)"]
+    for number, (phi, row) in enumerate(zip(values.values, values.data, strict=True)):
+        if number == SHOWN_ROWS:
+            lines.append(f"  ... and {len(values.values) - SHOWN_ROWS} more")
+            break
+        order = sorted(range(len(phi)), key=lambda i: -abs(phi[i]))[:SHOWN_COLUMNS]
+        steps = ", ".join(f"{values.names[i]}={_short(row[i])} {phi[i]:+.3g}" for i in order)
+        from kernelsieve.tables.facts import printable
+
+        lines.append(printable(f"{number + 1:>3}: {values.base + phi.sum():.4g}: {steps}", 120))
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
