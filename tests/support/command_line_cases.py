@@ -220,7 +220,7 @@ def case(rng: random.Random, folder: Path) -> list[str]:
         shutil.copy(folder / "good.ks", model)
         damage(model, rng)
     if command == "explain":
-        more = {"--top": COUNTS, "--no-picture": [], "--json": [], "--picture": ["p.png", "p.doc"]}
+        more = {"--top": COUNTS, "--json": [], "--picture": ["p.png", "p.doc"]}
         return ["explain", str(model), *options(rng, more, 0.4)]
     if rng.random() < 0.7:  # rows that the model knows
         data = folder / rng.choice(["data.csv", "data.parquet"])

@@ -17,7 +17,14 @@ from kernelsieve._random import root_seed, stream
 from kernelsieve.diagnostics import Estimate, KernelSample
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.scores import Selection, Selector
-from kernelsieve.engine.space import MonomialSpace, RowPlan, Space, SparseTableSpace, TableSpace
+from kernelsieve.engine.space import (
+    CentredSpace,
+    MonomialSpace,
+    RowPlan,
+    Space,
+    SparseTableSpace,
+    TableSpace,
+)
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
 from kernelsieve.products.frame import Frame, ProductFrame
@@ -43,6 +50,8 @@ class Request:
         The spectral error to aim at.
     center, rotate : "auto", True or False
     basis : "auto", "monomial" or "mercer"
+    max_order : int or None
+        The most columns of a product; None sets no limit.
     """
 
     n_components: Any
@@ -51,6 +60,7 @@ class Request:
     center: Any = "auto"
     rotate: Any = "auto"
     basis: str = "auto"
+    max_order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,11 @@ def choose(
     held_out = HeldOut(rows[plan.held_out()], kernel, request.alpha, rows.shape[0])
     size = request.n_components
     tried = options.trial_components if size == "auto" else min(size, options.trial_components)
-    space = spaces.space(rows, *spaces.best(tried, n_jobs))
+    space: Any
+    if request.max_order is None:
+        space = spaces.space(rows, *spaces.best(tried, n_jobs))
+    else:
+        space = spaces.centred_space(rows, request.max_order)
     select = partial(_some_of, selector, space)
     if size == "auto":
         size = _sufficient_size(select, held_out, request.eps, seed, n_jobs)
@@ -153,7 +167,7 @@ def choose(
     return Choice(selection.features, selection.missed_leverage, held_out)
 
 
-def _some_of(selector: Selector, space: Space, size: int, seed: int) -> Selection:
+def _some_of(selector: Selector, space: Any, size: int, seed: int) -> Selection:
     """A selection; where the kernel is 0 on all rows, the constant, which is then 0, too."""
     selection = selector.select(space, size, seed)
     if len(selection.features):
@@ -194,6 +208,13 @@ def _candidates(
     dense, n_columns = not rows.sparse, rows.shape[1]
     product = isinstance(kernel, Product)
     tables = isinstance(kernel, Product) or (dense and isinstance(kernel, Gaussian))
+    if request.max_order is not None:
+        if not (tables and dense) or selector.monomials_only:
+            raise ValueError(
+                f"max_order={request.max_order} is for the Gaussian and product kernels on dense "
+                "data, and the default sampler"
+            )
+        return [("mercer", False)]
     if request.basis == "mercer" and selector.monomials_only:
         raise ValueError(f"{selector.name} samples products of columns: use basis='monomial'")
     if request.basis == "mercer" and not tables:
@@ -295,6 +316,17 @@ class _Spaces:
         d = frame.n_coordinates
         tables = LocalBasis.of_rows(("gaussian",) * d, np.ones(d), frame, rows, loss)
         return TableSpace(frame, tables, rows, plan)
+
+    def centred_space(self, rows: Source, max_order: int) -> CentredSpace:
+        """Products of at most ``max_order`` functions with mean 0."""
+        frame, d = self.frame, rows.shape[1]
+        if isinstance(self.kernel, Product):
+            families, rates = self.kernel.families_for(d), self.kernel.rates_for(d)
+        else:
+            frame = frame.along_columns(rows).rescaled(np.sqrt(0.5))
+            families, rates = ("gaussian",) * d, np.ones(d)
+        loss = self.tolerance / self.rows.size
+        return CentredSpace(frame, families, rates, rows, loss, max_order, self.plan.options)
 
     def best(self, size: int, n_jobs: int | None) -> tuple[str, bool]:
         """The candidate whose first features hold most of the kernel's trace, on the trial rows."""

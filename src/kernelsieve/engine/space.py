@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +22,15 @@ from kernelsieve.engine.draws import (
 )
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.kernels.base import Series
+from kernelsieve.products.cells import ColumnCells
+from kernelsieve.products.centred import CentredTables, centred_basis, heaviest_products
 from kernelsieve.products.frame import Frame, ProductFrame
-from kernelsieve.products.local_basis import LocalBasis
+from kernelsieve.products.local_basis import BLOCK_ROWS, LocalBasis, LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.base import Source, as_source
 from kernelsieve.sources.summaries import moments
 
 
@@ -398,3 +401,53 @@ class SparseTableSpace(Space):
 
     def whole_degrees(self, budget: int) -> tuple[Multisets, int]:
         return Multisets.from_tuples([]), 0
+
+
+class CentredSpace:
+    """Products of few functions with mean 0: as many as are asked for, the heaviest first.
+
+    Parameters
+    ----------
+    frame : Frame or ProductFrame
+        The coordinates.
+    families : sequence of str
+    rates : ndarray of shape (d,)
+    rows : Source
+        All rows.
+    tol : float
+        What the functions of a column may lose.
+    max_order : int
+        The most functions of a product.
+    options : EngineOptions
+    """
+
+    def __init__(
+        self,
+        frame: Frame | ProductFrame,
+        families: Sequence[str],
+        rates: NDArray[np.float64],
+        rows: Source,
+        tol: float,
+        max_order: int,
+        options: EngineOptions,
+    ) -> None:
+        self.frame, self.max_order, self.options = frame, max_order, options
+        cells = rows.reduce(lambda block: ColumnCells.of_points(frame.points(block.X)), BLOCK_ROWS)
+        self.bases = [
+            centred_basis(family, column, float(rate), tol)
+            for family, rate, column in zip(families, rates, cells.columns, strict=True)
+        ]
+
+    def features(self, multisets: Multisets, weights: NDArray[np.float64]) -> ProductFeatures:
+        """The product features with these names and weights."""
+        basis = CentredTables(LocalTables.of_bases(self.bases, multisets))
+        return ProductFeatures(self.frame, basis, multisets, weights, sparse=False)
+
+    def draw(self, n_components: int, seed: int, n_jobs: int | None, budget: int) -> Pool:
+        """The heaviest products, each with certainty."""
+        multisets = heaviest_products(self.bases, self.max_order, n_components)
+        features = self.features(multisets, np.ones(len(multisets)))
+        atoms, norms = features.multisets, np.ones(len(multisets))
+        pairs = zip(atoms.coordinates, atoms.orders, strict=True)
+        np.multiply.at(norms, atoms.owners, [self.bases[i].masses[k] for i, k in pairs])
+        return Pool(features, np.ones(len(norms)), np.maximum(norms, 1e-300), complete=True)

@@ -22,6 +22,7 @@ from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
 from kernelsieve.linalg.normal_equations import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
+from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.column_basis import kernel_values
 from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalTables
@@ -277,7 +278,7 @@ def _product_features(
             "the features are products of principal components, not of columns "
             "(rotate=False keeps columns)"
         )
-    if isinstance(basis, LocalTables):
+    if isinstance(basis, LocalTables | CentredTables):
         live = basis.lines_for(multisets.coordinates)
         orders = [basis.orders[i] for i in live]
         table: Callable[[int, NDArray[np.int64], Array], Array] = lambda i, _, u: basis.values(i, u)  # noqa: E731

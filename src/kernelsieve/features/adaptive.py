@@ -6,6 +6,7 @@ import numbers
 from typing import Any, ClassVar
 
 from kernelsieve._state import number
+from kernelsieve._validation import check_count
 from kernelsieve.engine.scores import Selector, two_phase_selector
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.paper.leverage import leverage_pool
@@ -59,6 +60,11 @@ class AdaptiveFeatures(SampledFeatures):
         get the family "categorical" of ``kernels.Product``: 1 where two codes are equal, else
         exp(-rate). For kernel="gaussian" and "laplacian" that rate is the exponent of two columns
         at their typical distance, if they have variance 1.
+    max_order : int, optional
+        The most columns of a product. With 2, a model has effects of single columns and of pairs
+        only, and is easy to read (``kernelsieve.explain``): the functions of each column have mean
+        0, and the kernel is cut after the pairs, which the estimates of its error do not know. For
+        the Gaussian and product kernels on dense data. None sets no limit.
     random_state : int, RandomState, Generator or None, default None
         Seed of all random choices; None draws a new one for every fit.
     n_jobs : int, optional
@@ -127,6 +133,7 @@ class AdaptiveFeatures(SampledFeatures):
         rotate: Any = "auto",
         basis: str = "auto",
         categorical_features: Any = None,
+        max_order: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -144,11 +151,14 @@ class AdaptiveFeatures(SampledFeatures):
         self.rotate = rotate
         self.basis = basis
         self.categorical_features = categorical_features
+        self.max_order = max_order
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
     def _selector(self, rows: Source, alpha: float) -> Selector:
+        if self.max_order is not None:
+            check_count(self.max_order, "max_order", "it is the most columns of a product")
         share = checked_share(self.target_share)
         if self.sampler == "paper":
             return recursive_selector(rows, alpha, self.eps, self.n_jobs, self.verbose)

@@ -106,6 +106,7 @@ class SampledFeatures(FeatureMap):
             check_choice(self.center, "center", SWITCH),
             check_choice(self.rotate, "rotate", SWITCH),
             check_choice(self.basis, "basis", ("auto", "monomial", "mercer")),
+            getattr(self, "max_order", None),
         )
         selector = self._selector(rows, request.alpha)
         choice = choose(

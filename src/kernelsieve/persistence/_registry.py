@@ -14,6 +14,7 @@ from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.persistence._container import ModelFileError
+from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalTables
@@ -88,6 +89,7 @@ for _class in (
     Frame,
     LearnedRidge,
     Levels,
+    CentredTables,
     LocalTables,
     SparseBasis,
     ProductFrame,
