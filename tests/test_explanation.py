@@ -297,6 +297,76 @@ def test_planted_effects_are_found(name: str) -> None:
             assert np.sqrt(np.mean(error**2)) < 0.1 * clean.std()
 
 
+# --- mains and pairs only -------------------------------------------------------------------------
+
+
+def cut_kernel(kernel: Product, X: Any, max_order: int) -> Any:
+    """prod_i (1 + rest_i / m_i) cut after an order, by its definition on the rows themselves."""
+    d = X.shape[1]
+    parts = []
+    for i in range(d):
+        rates = np.zeros(d)
+        rates[i] = kernel.rates_for(d)[i]
+        K = Product(rates, kernel.families)(X)
+        m = K.mean()
+        parts.append((K - np.outer(K.mean(axis=1), K.mean(axis=0)) / m) / m)
+    total = np.ones((len(X), len(X)))
+    for order in range(1, max_order + 1):
+        for subset in itertools.combinations(range(d), order):
+            total += np.prod([parts[i] for i in subset], axis=0)
+    return total
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplacian", "categorical"])
+@pytest.mark.parametrize("max_order", [1, 2, 3])
+def test_all_products_of_few_functions_are_the_cut_kernel(family: str, max_order: int) -> None:
+    X = rows(60, 4)
+    kernel = Product([0.8, 0.5, 1.0, 0.3], family)
+    features = AdaptiveFeatures(2000, kernel=kernel, max_order=max_order, random_state=0)
+    Z = features.fit_transform(X)
+    np.testing.assert_allclose(Z @ Z.T, cut_kernel(kernel, X, max_order), atol=1e-6)
+    assert max(len(set(monomial)) for monomial in features.monomials_) == max_order
+
+
+def test_few_of_the_products_have_the_cut_kernel_in_the_mean() -> None:
+    X = rows(60, 4)
+    kernel = Product([0.8, 0.5, 1.0, 0.3], "gaussian")
+    grams = []
+    for seed in range(40):
+        features = AdaptiveFeatures(20, kernel=kernel, max_order=2, random_state=seed)
+        Z = features.fit_transform(X)
+        assert Z.shape == (60, 20)
+        grams.append(Z @ Z.T)
+    exact = cut_kernel(kernel, X, 2)
+    deviation = np.std(grams, axis=0) / np.sqrt(len(grams))
+    assert (np.abs(np.mean(grams, axis=0) - exact) <= 5 * deviation + 1e-3).all()
+
+
+def test_a_model_of_pairs_has_no_triples_and_survives_a_file(tmp_path: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + 0.3 * X[:, 0] * X[:, 1] * X[:, 3]
+    features = AdaptiveFeatures(150, gamma=0.1, max_order=2, random_state=0)
+    model = KernelRidge(features, alpha=0.1).fit(X, y)
+    found = explain(model)
+    assert found.order_shares[2] < 1e-12
+    assert found.order_shares[3] < 1e-12
+    assert found.parts[0].columns == ("x0", "x1")
+    values = found.shapley(X[:3])
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, model.predict(X[:3]))
+    save(model, tmp_path / "pairs.ks")
+    np.testing.assert_array_equal(load(tmp_path / "pairs.ks").predict(X), model.predict(X))
+
+
+def test_what_max_order_does_not_go_with() -> None:
+    X = rows()
+    with pytest.raises(ValueError, match="max_order=2 is for the Gaussian and product kernels"):
+        AdaptiveFeatures(10, kernel="poly", max_order=2).fit(X)
+    with pytest.raises(ValueError, match="max_order=0 must be >= 1"):
+        AdaptiveFeatures(10, max_order=0).fit(X)
+    with pytest.raises(ValueError, match="default sampler"):
+        AdaptiveFeatures(10, sampler="leverage", max_order=2).fit(X)
+
+
 # --- models that are no sums of products ---------------------------------------------------------
 
 
