@@ -141,7 +141,9 @@ def test_variances_are_those_on_all_combinations(fitted: Any, name: str) -> None
     assert listed + found.remainder == pytest.approx(1.0, abs=1e-6)
     for column, total in found.importance.items():
         those = sum(part.share for part in found.parts if column in part.columns)
-        assert those == pytest.approx(total, abs=1e-3)
+        # An interpolating model's totals are estimates: its weights cancel.
+        exact = found._decomposition.variances.exact
+        assert those == pytest.approx(total, abs=1e-3 if exact else 0.03)
 
 
 def test_estimated_variances_are_close_to_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,3 +596,43 @@ def test_the_command_says_why_a_model_cannot_be_taken_apart(
     assert "Range of accumulated local effects" in done.stdout
     done = CliRunner().invoke(app, ["explain", "rent.ks", "--rows", "flats.csv"])
     assert done.exit_code != 0
+
+
+def test_missing_values_are_one_more_value() -> None:
+    X = rows(150, 3)
+    X[::7, 0] = np.nan
+    y = np.where(np.isnan(X[:, 0]), 2.0, X[:, 1])
+    kernel = Product([0.8, 0.5, 0.0], ["gaussian", "laplacian", "gaussian"])
+    for features in (
+        NystromFeatures(40, kernel=kernel, random_state=0),
+        AdaptiveFeatures(40, kernel=kernel, random_state=0),
+    ):
+        model = KernelRidge(features, alpha=0.1).fit(X, y)
+        found = explain(model)
+        values = found.shapley(X[:20])
+        np.testing.assert_allclose(
+            values.values.sum(axis=1) + values.base, model.predict(X[:20]), atol=1e-8
+        )
+        effect = found.effect("x0")
+        assert np.isnan(effect.values[0][-1])
+        assert effect.effect.argmax() == len(effect.effect) - 1
+        assert found.plot_effect("x0").get_xlabel() == "x0"
+        assert found.plot_effect("x0", "x1").get_xlabel() == "x0"
+
+
+@pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")
+def test_a_learned_table_model_with_a_linear_part() -> None:
+    """What TableModel makes by default, with categories and missing values."""
+    flats = table()
+    flats["size"][::9] = np.nan
+    flats["rent"] = np.nan_to_num(flats["size"], nan=60.0) * 10.0 + 100.0 * (flats["town"] == "Ulm")
+    model = TableModel("rent").fit(flats)
+    found = explain(model)
+    few = {name: values[:12] for name, values in flats.items() if name != "rent"}
+    values = found.shapley(few)
+    np.testing.assert_allclose(
+        values.values.sum(axis=1) + values.base, model.predict(few), rtol=1e-8, atol=1e-6
+    )
+    assert [part.name for part in found.parts[:2]] == ["size", "town"]
+    assert np.isnan(values.data[0, 0])
+    assert sum(found.order_shares) == pytest.approx(1.0)

@@ -23,7 +23,6 @@ from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
 from kernelsieve.linalg.normal_equations import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.centred import CentredTables
-from kernelsieve.products.column_basis import kernel_values
 from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
@@ -228,21 +227,24 @@ def _kernel_factors(
     functions: list[ColumnFunction] = []
     members = np.empty((len(columns), len(some)), dtype=np.int64)
     for place, column in enumerate(columns):
-        coordinate = _coordinate(kernel, int(column), rows.shape[1])
-        centres, members[place] = np.unique(coordinate(some[:, place]), return_inverse=True)
-        family = kernel.families_for(rows.shape[1])[column]
-        rate = float(kernel.rates_for(rows.shape[1])[column])
-        functions.append(partial(_kernel_function, family, rate, coordinate, centres))
+        centres, members[place] = np.unique(some[:, place], return_inverse=True)
+        alone = kernel_of_column(kernel, int(column), rows.shape[1])
+        functions.append(partial(_kernel_values, alone, centres[:, None]))
     return columns, tuple(functions), members
 
 
-def _kernel_function(
-    family: str, rate: float, coordinate: Callable[[Array], Array], centres: Array, values: Array
-) -> Array:
-    points = coordinate(values)
-    if family == "categorical":
-        return np.where(centres[:, None] == points, 1.0, np.exp(-rate))
-    return kernel_values(family, centres, points)
+def kernel_of_column(kernel: Product, column: int, n_columns: int) -> Product:
+    """The factor of one column; missing values are compared as in the whole kernel."""
+    return Product(
+        [float(kernel.rates_for(n_columns)[column])],
+        [kernel.families_for(n_columns)[column]],
+        None if kernel.warps is None else [kernel.warps[column]],
+        None if kernel.references is None else [kernel.references[column]],
+    )
+
+
+def _kernel_values(kernel: Product, centres: Array, values: Array) -> Array:
+    return kernel(centres, values[:, None], n_jobs=1)
 
 
 def _coordinate(kernel: Product, column: int, n_columns: int) -> Callable[[Array], Array]:
@@ -282,8 +284,9 @@ def _product_features(
         live = basis.lines_for(multisets.coordinates)
         orders = [basis.orders[i] for i in live]
         table: Callable[[int, NDArray[np.int64], Array], Array] = lambda i, _, u: basis.values(i, u)  # noqa: E731
+    elif not isinstance(basis, MonomialBasis):
+        raise NotProductsError("the features are those of sparse rows")
     else:
-        assert isinstance(basis, MonomialBasis)
         damped = basis.series.damped
         used = np.arange(frame.n_coordinates) if damped else np.unique(multisets.coordinates)
         live = used.astype(np.int64)
