@@ -4,7 +4,8 @@
     KERNELSIEVE_DATA=folder python benchmarks/explain.py ebm [table ...]
     KERNELSIEVE_DATA=folder python benchmarks/explain.py ours [table ...]
 
-The last leaves EBM out. The second needs the package interpret, and the tables in ``tables/`` of the folder (npz files of
+The last leaves EBM out. The second needs the package interpret, and the tables in ``tables/`` of
+the folder (npz files of
 bike, parkinsons and concrete with X and y, diamonds.csv.gz, wine.npz). Every model is fitted with
 one thread to the same rows, and its time is that of the processor, so that other work on the
 machine does not count. Ours: a kernel learned by marginal likelihood and
