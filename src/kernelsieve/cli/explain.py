@@ -105,7 +105,7 @@ def _explanation(
             raise UserError(f"--class {label}: the classes are {', '.join(known)}")
         output = None if len(known) == 2 else known[label]
     table = None if data is None else read_table(data, readings=model.readings_)
-    y = None if table is None else table.columns.get(str(model.target))
+    y = None if table is None else table.columns.get(model.target_)
     try:
         found = explained(model, table, y, output=output)
     except NotProductsError as error:

@@ -27,6 +27,7 @@ from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.tables.learned import LearnedRidge
 
 Array = NDArray[np.float64]
 ColumnFunction = Callable[[Array], Array]  # from values (B,) to all functions of a column (K, B)
@@ -106,7 +107,7 @@ def products_of(model: Any) -> SumOfProducts:
     NotProductsError
         If it is none; the message says why.
     """
-    if type(model).__name__ == "LearnedRidge":  # of tables: a linear part, and a learned kernel
+    if isinstance(model, LearnedRidge):
         return _plus_linear(products_of(model.model_), model.coef_, float(model.intercept_))
     model = _inner(model)
     if not isinstance(model, KernelRidge | KernelSVC):
