@@ -234,9 +234,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
         blind = self.refine and not is_learned(self._fresh_features().kernel)
         seen = ArraySource(rows.in_memory("refine=True")) if blind else rows
-        shown = sampled_rows(rows)
-        rows.expect(shown)
         self._fit_features(seen, alpha=alpha)
+        shown = sampled_rows(rows)
+        rows.expect(shown)  # after the map took its own rows: the next pass collects these
         self.solver_ = self._choose_solver(rows.shape[0])
         if self.solver_ == "cholesky":
             self._solve_directly(rows, alpha)
