@@ -14,6 +14,7 @@ from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
 from kernelsieve.persistence._container import ModelFileError
+from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.degrees import DegreeColumns
 from kernelsieve.products.frame import Frame, ProductFrame
@@ -140,7 +141,7 @@ for _class in (
 
 def registered(value: Any, where: str, sizes: Sizes) -> Any:
     """The rule of an object of a registered class."""
-    if _CLASSES.get(type(value).__name__) is not type(value):
+    if _CLASSES.get(type(value).__name__) is not type(value) and step_of(value) is None:
         wrong(where, f"is a {type(value).__name__}, not an object of a registered class")
     return value
 
@@ -150,14 +151,16 @@ def pack(thing: Any, where: str, variance: bool) -> tuple[str, dict[str, Any]]:
 
     Without ``variance`` the fields that only predictive variances need are None.
     """
-    cls = type(thing)
-    if _CLASSES.get(cls.__name__) is not cls:
+    cls, step = type(thing), step_of(thing)
+    if step is None and _CLASSES.get(cls.__name__) is not cls:
         raise ModelFileError(
             f"{where} is a {cls.__module__}.{cls.__qualname__}, which a model file does not hold"
             f"{_way_out(thing, where)}"
         )
     left_out = () if variance else getattr(cls, "_for_variance", ())
     try:
+        if step is not None:
+            return cls.__name__, step.get_state(thing)
         return cls.__name__, thing.get_state() | dict.fromkeys(left_out)
     except InvalidStateError as error:
         raise ModelFileError(f"{where} ({cls.__name__}): {error}") from error
@@ -176,9 +179,9 @@ def _way_out(thing: Any, where: str) -> str:
 
 def unpack(name: Any, state: dict[str, Any], where: str) -> Any:
     """The object of a class with this state."""
-    if not isinstance(name, str) or name not in _CLASSES:
+    if not isinstance(name, str) or name not in {**_CLASSES, **STEPS}:
         wrong(where, f"is of class {shortened(name)}, which this version does not know")
     try:
-        return _CLASSES[name].from_state(state)
+        return (STEPS.get(name) or _CLASSES[name]).from_state(state)
     except (ValueError, TypeError, KeyError) as error:
         wrong(f"{where} ({name}):", str(error) or repr(error))
