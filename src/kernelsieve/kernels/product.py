@@ -439,15 +439,20 @@ class Product(Kernel):
 
         map_row_blocks(multiply, len(left), TILE_ROWS, n_jobs)
 
+    def _active_families(self, n_columns: int) -> set[str]:
+        """The families of the columns with a rate above 0."""
+        families = self.families_for(n_columns)
+        return {families[column] for column in self.active(n_columns)}
+
     def _check_sparse(self, X: Any) -> None:
-        families = {self.families_for(X.shape[1])[c] for c in self.active(X.shape[1])}
+        families = self._active_families(X.shape[1])
         if self.warps is not None or "categorical" in families:
             raise ValueError(
                 f"{self!r} has warps or categories, which need dense rows: pass X.toarray()"
             )
 
     def _sparse_gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
-        families = {self.families_for(X.shape[1])[c] for c in self.active(X.shape[1])}
+        families = self._active_families(X.shape[1])
         if len(families) > 1 or families - {"gaussian", "laplacian"}:
             raise ValueError(
                 f"{self!r} has no Gram matrix of sparse rows: use one family for all columns, "

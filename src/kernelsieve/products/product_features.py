@@ -68,6 +68,7 @@ class ProductFeatures(Persistent):
         self.weights = weights[self.trie.order]
         self._lines = basis.lines_for(self.trie.atom_coordinates)
         self._prepared: dict[Any, tuple[NDArray[Any], NDArray[Any] | None]] = {}
+        self._expansion = 4.0  # entries of the features for each entry of sparse rows
 
     @classmethod
     def _restored(cls, values: dict[str, Any]) -> Self:
@@ -179,7 +180,7 @@ class ProductFeatures(Persistent):
         weights, _ = self._prepare(X.dtype)
         ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
-        capacity = max(1024, 4 * X.nnz)
+        capacity = max(1024, int(self._expansion * X.nnz))
         while True:
             data, indices = np.empty(capacity, dtype=dtype), np.empty(capacity, dtype=np.int32)
             written = evaluate_csr(
@@ -205,6 +206,7 @@ class ProductFeatures(Persistent):
             if written >= 0:
                 break
             capacity *= 2
+            self._expansion = max(self._expansion, capacity / max(1, X.nnz))  # for the next block
         shape = (X.shape[0], len(self))
         values = data[:written].astype(X.dtype)
         if written <= np.iinfo(np.int32).max:
