@@ -40,6 +40,7 @@ BLOCK_ROWS = 65536  # whose cells are counted at once
 GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
 TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
 MOST_TABLE_ENTRIES = 2**21  # of a column; beyond, all its values are exact sums
+MOST_ENTRIES = 2**23  # of all columns together
 SMALLEST_GROUND_STATE = 1e-12
 SMALLEST_ROOT = 1e-290
 KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}
@@ -248,8 +249,10 @@ class LocalTables(Persistent):
     ) -> None:
         self.bases, self.orders = list(bases), list(orders)
         self.patches = [Patches.of_basis(b) for b in bases] if patches is None else patches
+        room = min(MOST_TABLE_ENTRIES, MOST_ENTRIES // len(bases))
         columns = [
-            _column_arrays(*column) for column in zip(bases, orders, self.patches, strict=True)
+            _column_arrays(*column, room)
+            for column in zip(bases, orders, self.patches, strict=True)
         ]
         self._arrays = {
             name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
@@ -446,7 +449,7 @@ def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[
 
 
 def _column_arrays(
-    basis: ColumnBasis, orders: NDArray[np.int64], patches: Patches | None
+    basis: ColumnBasis, orders: NDArray[np.int64], patches: Patches | None, room: int
 ) -> dict[str, Any]:
     """The parts of one column, by name."""
     tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
@@ -460,7 +463,7 @@ def _column_arrays(
         table = np.vstack([matrix, missing])
     elif basis.family == "gaussian":
         points, exact, table, places = basis.points, matrix, exact, np.zeros(0)
-        if patches is not None and len(patches.steps) * basis.n_functions <= MOST_TABLE_ENTRIES:
+        if patches is not None and len(patches.steps) * basis.n_functions <= room:
             places, n_rows, table = patches.firsts, patches.counts, patches.values(basis)
         first_rows = np.cumsum(n_rows) - n_rows
         table = _with_missing(table, missing, native.POINTS)
