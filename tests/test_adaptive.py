@@ -38,7 +38,7 @@ from support.sampled_maps import (
     other_seeds,
 )
 
-from kernelsieve import AdaptiveFeatures, RowNormFeatures
+from kernelsieve import AdaptiveFeatures, KernelRidge, RowNormFeatures
 from kernelsieve._random import keyed_rows
 from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.kernels import Gaussian, Polynomial
@@ -410,3 +410,36 @@ def test_the_lonely_column_is_where_it_is_thought_to_be() -> None:
     X = lonely_points()
     assert np.flatnonzero(X[:, LONELY_COLUMN]).tolist() == [LONELY_ROW]
     assert (X**2).sum(axis=1).max() < 1.4
+
+
+# --- target_share="auto" -------------------------------------------------------------------------
+
+
+def test_auto_share_follows_a_signal_and_ignores_noise() -> None:
+    """As good as the better of no share and a large one, where either is far better."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(1200, 10)), rng.normal(size=(800, 10))
+
+    def error(share: Any, y: Any, truth: Any) -> float:
+        squares = []
+        for seed in range(4):
+            features = AdaptiveFeatures(60, gamma=0.1, target_share=share, random_state=seed)
+            model = KernelRidge(features, alpha=1.0).fit(X, y)
+            squares.append(np.mean((model.predict(new) - truth) ** 2))
+        return float(np.mean(squares))
+
+    signal = X[:, 0] * X[:, 1]
+    by_target, blind, auto = (
+        error(share, signal, new[:, 0] * new[:, 1]) for share in (0.8, 0.0, "auto")
+    )
+    assert by_target < 0.8 * blind
+    assert auto < 1.1 * by_target
+    noise = rng.normal(size=1200)
+    by_target, blind, auto = (error(share, noise, 0.0) for share in (0.8, 0.0, "auto"))
+    assert auto < 1.1 * min(by_target, blind)
+
+
+@pytest.mark.parametrize("share", ["much", -0.1, 2.0])
+def test_share_that_is_none(share: Any) -> None:
+    with pytest.raises(ValueError, match="'auto'"):
+        AdaptiveFeatures(10, target_share=share).fit(np.ones((20, 2)), np.arange(20.0))

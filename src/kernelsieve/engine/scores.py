@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ from kernelsieve.sources.summaries import target_summary
 N_PROBES = 16
 BISECTION_PRECISION = 0.4  # of log lambda
 SMALLEST_NORM_SHARE = 0.01
+PILOT_FEATURES = 1000  # of all pilots of a share together, about
+MOST_PILOTS = 8
+SHARES = (0.0, 1 / 3, 0.8)  # of the target, that are judged against each other
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,7 @@ def two_phase_selector(
     rows: Source,
     kernel: Kernel,
     alpha: float,
-    target_share: float,
+    target_share: float | None,
     n_jobs: int | None,
     *,
     draw_pool: Callable[..., Pool] = row_norm_pool,
@@ -288,8 +291,8 @@ def two_phase_selector(
         All rows, and their targets if there are any.
     kernel : Kernel
     alpha : float
-    target_share : float
-        How much the target decides; 0 ignores it.
+    target_share : float or None
+        How much the target decides; 0 ignores it, and None judges shares on held-out rows.
     n_jobs : int or None
     draw_pool : callable
         From (space, anchors, size, seed, n_jobs) to a Pool; ``anchors()`` makes the anchors.
@@ -299,16 +302,21 @@ def two_phase_selector(
 
     def select(space: Space, size: int, seed: int) -> Selection:
         plan = RowPlan.of(rows, seed, space.options)
+        share = 1.0 if target_share is None else target_share
 
         @cache
         def anchors() -> Anchors:
-            return _anchors(rows, kernel, alpha, target_share, size, plan, n_jobs)
+            chosen = rows.take(plan.anchors(plan.n_anchors(size)))
+            return _anchors(rows, chosen, kernel, alpha, share, size, plan, n_jobs)
 
         pool = draw_pool(space, anchors, space.options.pool_factor * size, seed, n_jobs)
         if pool.complete and len(pool.features) <= size:
             return Selection(pool.features, 0.0)
         scores = score_pool(pool, anchors(), n_jobs)
-        keep = keep_probabilities(scores, pool, size, target_share)
+        if target_share is None:
+            judge = partial(_share_error, rows, kernel, alpha, space, pool, size, plan, n_jobs)
+            share = _best_share(rows, plan, judge) if scores.target.any() else 0.0
+        keep = keep_probabilities(scores, pool, size, share)
         chosen, weights = thin_pool(pool, keep, stream(seed, "thinning"))
         features = space.features(pool.features.multisets.take(chosen), weights)
         return Selection(features, scores.missed_leverage)
@@ -316,8 +324,59 @@ def two_phase_selector(
     return Selector(select, name, monomials_only, uses_anchors=True)
 
 
+def _best_share(
+    rows: Source, plan: RowPlan, errors: Callable[[Block, Block], list[float]]
+) -> float:
+    """The share of the target with the lowest error on rows that chose nothing."""
+    n_judged = min(plan.options.held_out_rows, rows.shape[0] // 3)
+    n_chosen = min(plan.options.n_anchors[1], rows.shape[0] - n_judged)
+    order = keyed_rows(rows.shape[0], n_judged + n_chosen, plan.seed, "share")
+    mixed = stream(plan.seed, "share").permutation(order)
+    chosen, judged = np.sort(mixed[n_judged:]), np.sort(mixed[:n_judged])
+    found = errors(rows.take(chosen), rows.take(judged))
+    return SHARES[int(np.argmin(found))]
+
+
+def _share_error(
+    rows: Source,
+    kernel: Kernel,
+    alpha: float,
+    space: Space,
+    pool: Pool,
+    size: int,
+    plan: RowPlan,
+    n_jobs: int | None,
+    chosen: Block,
+    judged: Block,
+) -> list[float]:
+    """Squared errors on the judged rows of ridges on the chosen ones, one for each share."""
+    anchors = _anchors(rows, chosen, kernel, alpha, 1.0, size, plan, n_jobs)
+    scores = score_pool(pool, anchors, n_jobs)
+    y, truth = _targets(rows, chosen, 1.0), _targets(rows, judged, 1.0)
+    n_pilots = int(np.clip(PILOT_FEATURES // size, 1, MOST_PILOTS))  # of few features each is luck
+    errors = []
+    for share in SHARES:
+        keep, squares = keep_probabilities(scores, pool, size, share), 0.0
+        for pilot in range(n_pilots):
+            # With draws of its own: a draw that was judged must not be drawn again.
+            some, weights = thin_pool(pool, keep, stream(plan.seed, "pilot thinning", pilot))
+            features = space.features(pool.features.multisets.take(some), weights)
+            Z, Z_judged = (
+                features.values(block.X, n_jobs).astype(np.float64) for block in (chosen, judged)
+            )
+            mean, middle = Z.mean(axis=0), y.mean(axis=0)
+            Z -= mean
+            factor, _ = regularised_cholesky(Z.T @ Z, alpha * len(chosen) / rows.shape[0])
+            half = solve_triangular(factor, Z.T @ (y - middle), lower=True, check_finite=False)
+            beta = solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
+            squares += float(np.square((Z_judged - mean) @ beta + middle - truth).sum())
+        errors.append(squares)
+    return errors
+
+
 def _anchors(
     rows: Source,
+    chosen: Block,
     kernel: Kernel,
     alpha: float,
     target_share: float,
@@ -327,7 +386,6 @@ def _anchors(
 ) -> Anchors:
     """Anchor rows with lambda' = (n_0 / n) max(alpha, the value where s_lambda ~ s / 4)."""
     n, seed, options = rows.shape[0], plan.seed, plan.options
-    chosen = rows.take(plan.anchors(plan.n_anchors(n_components)))
     few = chosen.X[keyed_rows(len(chosen), options.dimension_rows, seed, "dimension")]
     gram = kernel(few.astype(np.float64), n_jobs=n_jobs)
     shrink = few.shape[0] / n

@@ -45,8 +45,10 @@ class AdaptiveFeatures(SampledFeatures):
         adds features found by ridge leverage paths to the pool: slower, for kernels whose pool
         misses much (see ``missed_leverage_``). "paper" is the published recursion with independent
         draws, for comparison. The last two use products of columns only, no Mercer basis.
-    target_share : float, default 1/3
-        Weight of the target in the choice of features, if ``fit`` gets one; 0 ignores it.
+    target_share : float or "auto", default 1/3
+        Weight of the target in the choice of features, if ``fit`` gets one; 0 ignores it. "auto"
+        compares ridges with three shares on rows that chose nothing, and takes the best: twice the
+        time, for noisy targets, whose noise would choose the features.
     center : "auto", True or False
         Whether to subtract the column means. "auto" does so for the Gaussian on dense data.
     rotate : "auto", True or False
@@ -128,7 +130,7 @@ class AdaptiveFeatures(SampledFeatures):
         alpha: float | None = None,
         eps: float = 0.5,
         sampler: str = "two-phase",
-        target_share: float = 1 / 3,
+        target_share: Any = 1 / 3,
         center: Any = "auto",
         rotate: Any = "auto",
         basis: str = "auto",
@@ -174,15 +176,17 @@ class AdaptiveFeatures(SampledFeatures):
 
     def _source(self, X: Any, y: Any) -> Source:
         rows = super()._source(X, y)
-        if y is not None and checked_share(self.target_share) > 0:
+        if y is not None and checked_share(self.target_share) != 0:
             checked_targets(y, rows.shape[0])
         return rows
 
 
-def checked_share(share: Any) -> float:
-    """A number in [0, 1]."""
+def checked_share(share: Any) -> float | None:
+    """A number in [0, 1], or None for "auto"."""
+    if isinstance(share, str) and share == "auto":
+        return None
     if not (isinstance(share, numbers.Real) and 0.0 <= float(share) <= 1.0):
         raise ValueError(
-            f"target_share={share!r} must be a number from 0 to 1: it is a share of the choice"
+            f"target_share={share!r} must be from 0 to 1, or 'auto': it is a share of the choice"
         )
     return float(share)
