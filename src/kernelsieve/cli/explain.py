@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -81,12 +82,17 @@ def explain(
     if json:
         print_json({**facts, **_plain(found, values)})
         return
-    said = f"This model cannot be taken apart: {reason}." if found is None else found.text(top)
+    said = _why_not(reason) if found is None else found.text(top)
     typer.echo("\n".join([*lines, said]))
     if values is not None:
         typer.echo("\n" + _row_text(values))
     for path in written:
         typer.echo(f"\nWrote:   {path}")
+
+
+def _why_not(reason: str) -> str:
+    said = f"This model cannot be taken apart: {reason}. Pass a table with the target as --data to "
+    return "\n".join(wrap(f"{said}see accumulated local effects, or fit with --readable.", 80))
 
 
 def _explanation(
@@ -109,7 +115,7 @@ def _explanation(
     try:
         found = explained(model, table, y, output=output)
     except NotProductsError as error:
-        return None, str(error)
+        return None, str(error).partition(";")[0]
     return found, found.reason if isinstance(found, Probe) else ""
 
 
