@@ -89,17 +89,17 @@ def label_text(label: Any) -> str:
 
 def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
     """Describe a fitted model: its parts, and how well its features approximate the kernel."""
-    features = model.features_
+    features, alpha = model.features_, float(getattr(model, "ridge_", model).alpha)
     rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
     facts: dict[str, Any] = {
         "method": _method(features),
         "reason": getattr(features, "reason_", None),
         "kernel": repr(features.kernel_),
-        "alpha": float(model.alpha),
+        "alpha": alpha,
         "features": int(features.n_components_),
         "monomials": monomial_facts(model, X, names, seed),
     }
-    sample = KernelSample(features.kernel_, X[rows], model.alpha, X.shape[0])
+    sample = KernelSample(features.kernel_, X[rows], alpha, X.shape[0])
     return facts | diagnostic_facts(features, sample)
 
 

@@ -1,4 +1,4 @@
-"""The default models of a table: a learned kernel, for numbers beside a linear part."""
+"""The default regression of a table: a learned kernel beside a linear part."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from sklearn.base import RegressorMixin
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import root_seed
 from kernelsieve._state import PersistentEstimator, array, instance, number, plain
-from kernelsieve.features import FeatureMap, NystromFeatures
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
-from kernelsieve.tables.target import ridge_targets
+from kernelsieve.features import FeatureMap
+from kernelsieve.models import KernelRidge, KernelRidgeCV
 
 LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
 FEWEST_ROWS = 10  # for each coefficient of a linear part
-MOST_EXACT = 2_000  # rows that are all landmarks of a classifier
 
 
 class LearnedRidge(RegressorMixin, PersistentEstimator):
@@ -129,22 +126,3 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     def n_features_in_(self) -> int:
         """Number of columns of X."""
         return self.model_.n_features_in_
-
-
-def learned_classifier(
-    X: NDArray[Any], y: NDArray[Any], class_weight: Any, alphas: Any, seed: Any, n_jobs: int | None
-) -> KernelRidgeClassifier:
-    """A classifier whose kernel is learned on the coded classes."""
-    signs = 2.0 * ridge_targets(y, "classification") - 1.0
-    found = KernelRidgeCV(alphas=alphas, random_state=seed, n_jobs=n_jobs).fit(
-        X, signs[:, 1] if signs.shape[1] == 2 else signs
-    )
-    features = NystromFeatures(
-        min(len(y), found.features_.n_components_ if len(y) > MOST_EXACT else MOST_EXACT),
-        kernel=found.kernel_,
-        random_state=root_seed(seed),
-        n_jobs=n_jobs,
-    )
-    return KernelRidgeClassifier(
-        features, alpha=found.alpha_, class_weight=class_weight, n_jobs=n_jobs
-    ).fit(X, y)

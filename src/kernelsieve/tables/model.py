@@ -40,7 +40,7 @@ from kernelsieve.tables.facts import (
     label_text,
     scores,
 )
-from kernelsieve.tables.learned import LearnedRidge, learned_classifier
+from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.sampling import sampled, too_large
 from kernelsieve.tables.table import (
@@ -470,13 +470,18 @@ class TableModel(PersistentEstimator):
         """A model of these rows; its alpha and gamma are kept."""
         if self._learns():
             alphas = self._alphas()
-            model: Any
             if self.task_ == "regression":
                 model = LearnedRidge(alphas, seed, self.n_jobs).fit(X, y)
-            else:
-                model = learned_classifier(X, y, self.class_weight, alphas, seed, self.n_jobs)
-            self.alpha_, self.gamma_ = float(model.alpha), None
-            return model
+                self.alpha_, self.gamma_ = model.alpha, None
+                return model
+            classifier = KernelRidgeClassifier(
+                alpha=None if alphas is None else alphas[0],
+                class_weight=self.class_weight,
+                random_state=seed,
+                n_jobs=self.n_jobs,
+            ).fit(X, y)
+            self.alpha_, self.gamma_ = float(classifier.ridge_.alpha), None
+            return classifier
         features = feature_map(
             self.method,
             self.readable,
