@@ -20,6 +20,7 @@ from numba import config
 
 import kernelsieve as ks
 from kernelsieve._random import keyed_rows
+from kernelsieve.kernels import Product
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]
@@ -33,6 +34,12 @@ def sparse(n: int = 30) -> Any:
     return sp.csr_array(shapes.sparse_points(n, 8))
 
 
+def with_gaps() -> Any:
+    X = dense(3)
+    X[::4, 1] = np.nan
+    return X
+
+
 def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Features:
     options = {"random_state": 0, "n_jobs": 1, **options}
     return lambda: shapes.as_dense(kind(n_components, **options).fit(X).transform(X))
@@ -44,6 +51,12 @@ CASES: dict[str, Features] = {
     "principal components": features(ks.RowNormFeatures, dense(), gamma=2.0, rotate=True),
     "mercer": features(ks.RowNormFeatures, dense(), gamma=2.0, basis="mercer"),
     "mercer, far": features(ks.RowNormFeatures, dense(1, 5.0), 40, gamma=0.5, basis="mercer"),
+    "tents": features(ks.RowNormFeatures, dense(2), 60, kernel=Product(3.0, "laplacian")),
+    "missing values": features(ks.RowNormFeatures, with_gaps(), kernel=Product(0.7, "matern32")),
+    "categories": features(
+        ks.RowNormFeatures, with_gaps().round(), kernel=Product(0.7, "categorical")
+    ),
+    "sparse products": features(ks.RowNormFeatures, sparse(), kernel=Product(0.7)),
     "adaptive": features(ks.AdaptiveFeatures, dense(), 8, gamma=1.0),
     "leverage": features(ks.AdaptiveFeatures, dense(2), 6, gamma=1.0, sampler="leverage"),
     "sparse": features(ks.RowNormFeatures, sparse(), gamma=1.0),
