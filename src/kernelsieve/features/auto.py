@@ -115,6 +115,7 @@ class AutoFeatures(FeatureMap):
     """
 
     unbiased: ClassVar[bool] = False
+    _state_parameters: ClassVar = {"kernel": instance(str, Kernel, None)}
     _state_fields: ClassVar = {
         "map_": instance(FeatureMap, fitted=True, d="n_features_in_"),
         "reason_": text,
