@@ -52,6 +52,7 @@ MAPS: dict[str, Build] = {
     "NystromFeatures": _map(ks.NystromFeatures),
     "NystromFeatures leverage": _map(ks.NystromFeatures, landmarks="leverage"),
     "NystromFeatures rpcholesky": _map(ks.NystromFeatures, landmarks="rpcholesky"),
+    "NystromFeatures oversampled": _map(ks.NystromFeatures, oversample=3),
     "NystromFeatures kmeans": _map(ks.NystromFeatures, landmarks="kmeans"),
     "ObliviousFeatures": _map(ks.ObliviousFeatures),
     "ObliviousFeatures gaussian": _map(ks.ObliviousFeatures, compress="gaussian"),

@@ -180,6 +180,10 @@ MAPS: dict[str, Build] = {
     "Nystrom, leverage": lambda: _fit(
         NystromFeatures(6, kernel=Matern(1.5, nu=2.2), landmarks="leverage", random_state=0)
     ),
+    "Nystrom, oversampled": lambda: _fit(NystromFeatures(6, oversample=3, random_state=0)),
+    "Nystrom, target directions": lambda: _fit(
+        NystromFeatures(6, oversample=3, target_directions=True, random_state=0), y=target
+    ),
     "Nystrom, given points": lambda: _fit(NystromFeatures(6, landmarks=rows(3, 6))),
     "Nystrom, given sparse points": lambda: _fit(
         NystromFeatures(6, landmarks=sparse_rows(3, 6)), sparse=True
