@@ -73,7 +73,7 @@ def test_taylor_series_is_the_function(kernel: Any) -> None:
 
 @names
 def test_series_on_unit_rows(kernel: Any) -> None:
-    """Exact on the diagonal and for opposite rows; elsewhere what is beyond its degree bounds it."""
+    """Exact for equal and opposite rows; elsewhere what is beyond its degree bounds the error."""
     X = unit_rows(points(20, 4))
     X = np.vstack([X, -X[:5]])
     series = kernel.series(X, 1e-6)

@@ -51,7 +51,8 @@ def resolve_kernel(
     kernel : Kernel, str or callable
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
         "inverse_polynomial", "linear", "laplacian", "matern", "arccos0", "arccos1", "arccos2",
-        "ntk", "cosine", "chi2", or a function of two rows; or "rbf" and "matern" as objects of ``sklearn.gaussian_process.kernels``.
+        "ntk", "cosine", "chi2", or a function of two rows; or "rbf" and "matern" as
+        objects of ``sklearn.gaussian_process.kernels``.
     X : {array-like, CSR} of shape (n, d), or Source
         The data, which gamma="scale" depends on.
     gamma : "scale", "auto" or float

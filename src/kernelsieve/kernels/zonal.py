@@ -33,6 +33,7 @@ LONGEST_SERIES = 48
 SERIES_SHARE = 0.005  # of f(1) that may be beyond the last degree
 UNIT = 1e-3  # how far a squared length may be from 1 to count as normalised
 MOST_LAYERS = 100
+QUADRATURE = 512  # nodes on the half circle, for functions with a kink at its ends
 
 
 class SphericalKernel(Kernel):
@@ -345,7 +346,9 @@ class Zonal(SphericalKernel):
                     "the kernel is not positive definite (Schoenberg)"
                 )
         if not (math.isfinite(self.power) and 0 <= self.power <= 100):
-            raise ValueError(f"power={self.power!r} must be from 0 to 100: lengths are raised to it")
+            raise ValueError(
+                f"power={self.power!r} must be from 0 to 100: lengths are raised to it"
+            )
 
     @property
     def length_power(self) -> float:
@@ -380,6 +383,11 @@ def gegenbauer(t: NDArray[Any], degree: int, n_columns: int) -> Any:
         before, now = now, after
 
 
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.polynomial.legendre.leggauss(QUADRATURE)
+
+
 def gegenbauer_coefficients(kernel: SphericalKernel, degree: int, n_columns: int) -> Any:
     """The coefficients of f in the Gegenbauer polynomials of the sphere in R^n_columns.
 
@@ -407,12 +415,10 @@ def gegenbauer_coefficients(kernel: SphericalKernel, degree: int, n_columns: int
         found[1:2] = (ends[0] - ends[1]) / 2
         return found
     # int f(t) P_l(t) (1 - t^2)^((d - 3) / 2) dt = int f(cos a) P_l(cos a) sin(a)^(d - 2) da.
-    nodes, weights = np.polynomial.legendre.leggauss(2048)
+    nodes, weights = _quadrature()
     angles = 0.5 * np.pi * (nodes + 1.0)
     density = weights * np.sin(angles) ** (n_columns - 2.0)
     t = np.cos(angles)
     values = density * kernel.of_cosine(t, n_columns)
-    found = [
-        (values @ p) / (density @ (p * p)) for p in gegenbauer(t, degree, n_columns)
-    ]
+    found = [(values @ p) / (density @ (p * p)) for p in gegenbauer(t, degree, n_columns)]
     return np.maximum(np.array(found), 0.0)
