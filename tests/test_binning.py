@@ -22,7 +22,9 @@ class TestLaplacian(FeatureMapBattery):
     sparse_output: ClassVar = True
 
     def build(self, **overrides: Any) -> BinningFeatures:
-        return BinningFeatures(**{"n_components": 32, "random_state": 0, **overrides})
+        return BinningFeatures(
+            **{"n_components": 64, "columns_per_grid": 1, "random_state": 0, **overrides}
+        )
 
     def gram(self, X: Any) -> Any:
         return oracles.gram(functools.partial(oracles.laplacian, gamma=self.gamma), X)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from support.sampled_maps import gram_of
 from support.series_maps import ExponentialVariant, PolynomialVariant, SeriesBattery
 
-from kernelsieve import FourierFeatures, GegenbauerFeatures
+from kernelsieve import GegenbauerFeatures
 from kernelsieve.features.gegenbauer import log_harmonics, series_weights, unit_directions
 from kernelsieve.kernels import ArcCosine, Gaussian, Laplacian, NeuralTangent, Polynomial, Zonal
 from kernelsieve.kernels.zonal import gegenbauer
@@ -99,18 +99,6 @@ def test_kernels_of_networks(kernel: Any) -> None:
         return float(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
 
     assert error(4000) < min(0.06, 0.3 * error(40))
-
-
-def test_fewer_than_fourier_features_in_few_dimensions() -> None:
-    """A Gaussian in two columns, mean of 5 seeds at s = 300."""
-    X = points(300, 2)
-    K = Gaussian(0.5)(X)
-
-    def error(features: Any) -> float:
-        found = [features(300, gamma=0.5, random_state=s).fit_transform(X) for s in range(5)]
-        return float(np.mean([np.linalg.norm(Z @ Z.T - K) for Z in found]))
-
-    assert error(GegenbauerFeatures) < error(FourierFeatures)
 
 
 def test_other_kernels_are_refused() -> None:

@@ -34,8 +34,9 @@ class GegenbauerFeatures(FeatureMap):
     """Zonal functions of random directions, for kernels of the angle and Taylor series.
 
     A feature is a sum over degrees l of a function of the length of x times a Gegenbauer polynomial
-    of the cosine between x and a random direction. It takes all degrees at once, so that in few
-    dimensions it needs fewer features than Fourier features do. E[Z Z^T] is the truncated kernel.
+    of the cosine between x and a random direction. It holds all degrees at once, for every kernel
+    of the angle and every inner-product kernel. For few columns: the variance of a degree grows
+    with its number of spherical harmonics. E[Z Z^T] is the truncated kernel.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class GegenbauerFeatures(FeatureMap):
 
     _state_fields: ClassVar = {
         "directions_": array("d", "s"),
-        "_signs": array("radial", "s", dtype=(np.int8,), low=-1, high=1),
+        "_signs": array("terms", "s", dtype=(np.int8,), low=-1, high=1),
         "_series": optional(instance(Series)),
     }
     _not_stored: ClassVar = dict.fromkeys(("truncation_degree_", "_weights"), "computed")
@@ -105,8 +106,8 @@ class GegenbauerFeatures(FeatureMap):
         if series is not None and series.center is not None and len(series.center) != d:
             wrong("_series", f"is centred in {len(series.center)} columns instead of {d}")
         self._weights = self._computed_weights(d)
-        if len(self._signs) != max(map(len, self._weights)):
-            wrong("_signs", f"are for {len(self._signs)} functions of the length")
+        if len(self._signs) != sum(map(len, self._weights)):
+            wrong("_signs", f"are for {len(self._signs)} terms")
         self.truncation_degree_ = len(self._weights) - 1 if series is None else series.degree
         self.n_components_ = self.directions_.shape[1]
 
@@ -151,9 +152,9 @@ class GegenbauerFeatures(FeatureMap):
             self._series = self.kernel_.series_of(X, tolerance, self.center)
         d, size = X.shape[1], int(self.n_components)
         self.directions_ = unit_directions(d, size, stream(seed, "directions"))
-        radial = max(map(len, self._computed_weights(d)))
-        signs = random_signs(radial * size, stream(seed, "signs"))
-        self._signs = signs.reshape(radial, size)
+        terms = sum(map(len, self._computed_weights(d)))
+        signs = random_signs(terms * size, stream(seed, "signs"))
+        self._signs = signs.reshape(terms, size)
         self._complete()
 
     def _computed_weights(self, d: int) -> list[NDArray[np.float64]]:
@@ -182,11 +183,14 @@ class GegenbauerFeatures(FeatureMap):
         signs = self._signs.astype(X.dtype)
         out[...] = 0.0
         polynomials = gegenbauer(cosines, len(self._weights) - 1, self.n_features_in_)
+        stop = 0
         for w, polynomial in enumerate(polynomials):
             weights = self._weights[w].astype(X.dtype)
+            start, stop = stop, stop + len(weights)
             lengths = scales if self._series is None else scales[:, w::2]
-            # Functions of the length with signs of their own: their cross terms have mean 0.
-            out += ((lengths * weights) @ signs[: len(weights)]) * polynomial
+            # Every term has a sign of its own. That makes the cross terms of functions of the
+            # length vanish in the mean, and keeps degrees from adding up where x is close to w.
+            out += ((lengths * weights) @ signs[start:stop]) * polynomial
         out *= X.dtype.type(self.n_components_**-0.5)
 
 

@@ -420,5 +420,5 @@ def gegenbauer_coefficients(kernel: SphericalKernel, degree: int, n_columns: int
     density = weights * np.sin(angles) ** (n_columns - 2.0)
     t = np.cos(angles)
     values = density * kernel.of_cosine(t, n_columns)
-    found = [(values @ p) / (density @ (p * p)) for p in gegenbauer(t, degree, n_columns)]
-    return np.maximum(np.array(found), 0.0)
+    parts = [(values @ p) / (density @ (p * p)) for p in gegenbauer(t, degree, n_columns)]
+    return np.maximum(np.array(parts), 0.0)
