@@ -33,7 +33,7 @@ class TestLaplacian(FeatureMapBattery):
 @pytest.mark.parametrize("each", [1, 3, 16])
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
 def test_unbiased_with_any_number_of_columns(each: int, container: Any) -> None:
-    X = sparse_points(8, 4)
+    X = sparse_points(8, 6)
     X[2] = 0.0
     samples = []
     for seed in range(400):

@@ -22,6 +22,9 @@ from kernelsieve.sketches.srht import SampledSRHT
 # most. The paper asks for order q / eps^2; rows that are far longer than others need it.
 WIDENING = 0.5
 WIDEST = 8.0
+# A degree that gets few of the columns needs no more than this much above its own share, ...
+SHARE_FACTOR = 2.0
+FEWEST_WIDE = 2048  # ... or this, which keeps the low degrees that it is made of exact or close
 BLOCK_BYTES = 2**23  # of the sketches of all degrees for a block of rows
 
 
@@ -157,13 +160,12 @@ class ObliviousFeatures(SeriesFeatures):
         }
 
     def _grow(self, blocks: list[DegreeColumns], n_features: int, draws: Draws) -> None:
-        degrees = frozenset(block.degree for block in blocks)
-        self._tree = PowerTree.grow(n_features, degrees, self._width(blocks), draws)
+        self._tree = PowerTree.grow(n_features, self._widths(blocks), draws)
         self._sizes = self._tree.sizes
 
     def _check_tree(self, blocks: list[DegreeColumns], n_degrees: int) -> None:
         """Refuse a tree that does not fit in memory, together with a block of rows."""
-        width = self._width(blocks)
+        width = max(self._widths(blocks).values())
         what = f"a tree of {n_degrees} sketches of {width:,} coordinates"
         check_memory(8.0 * width * n_degrees * (2 + FEWEST_ROWS), what, "lower n_components")
         if self.compress == "gaussian":
@@ -171,11 +173,20 @@ class ObliviousFeatures(SeriesFeatures):
             what = f"Gaussian matrices of {width:,} x {columns:,}"
             check_memory(8.0 * width * columns, what, "use compress='srht', or lower n_components")
 
-    def _width(self, blocks: list[DegreeColumns]) -> int:
+    def _widths(self, blocks: list[DegreeColumns]) -> dict[int, int]:
+        """How wide the sketches of each degree are.
+
+        What a degree's sketches lose adds to what its own columns lose, so it is the number of
+        these columns that they have to be wide against.
+        """
         columns = sum(block.width for block in blocks)
         mean_degree = sum(block.degree * block.width for block in blocks) / columns
-        widening = min(max(1.0, WIDENING * mean_degree), WIDEST)
-        return power_of_two(int(np.ceil(widening * self.n_components_)))
+        widest = power_of_two(int(np.ceil(_widening(mean_degree) * self.n_components_)))
+        widths = {}
+        for block in blocks:
+            enough = SHARE_FACTOR * _widening(block.degree) * block.width
+            widths[block.degree] = min(widest, power_of_two(max(FEWEST_WIDE, int(np.ceil(enough)))))
+        return widths
 
     def _block_rows(self, dtype: Any) -> int:
         row_bytes = max(1, sum(self._sizes.values())) * np.dtype(dtype).itemsize
@@ -185,6 +196,10 @@ class ObliviousFeatures(SeriesFeatures):
         powers = self._tree.powers(unit)
         for block in blocks:
             self._compressions[block.degree].fill(powers.pop(block.degree), out[:, block.columns])
+
+
+def _widening(degree: float) -> float:
+    return min(max(1.0, WIDENING * degree), WIDEST)
 
 
 def _stored_compression(draws: StoredDraws, n_features: int, size: int) -> Any:

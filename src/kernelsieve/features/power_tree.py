@@ -7,7 +7,7 @@ Nodes are exact as long as the products of their children's coordinates fit into
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,16 +41,19 @@ class PowerTree:
     dense_leaves: bool
 
     @classmethod
-    def sample(cls, n_features: int, degrees: frozenset[int], width: int, seed: int) -> PowerTree:
-        """Sample a tree for rows of ``n_features``, at most ``width`` wide, a power of two."""
-        return cls.grow(n_features, degrees, width, SeededDraws(seed))
+    def sample(cls, n_features: int, widths: Mapping[int, int], seed: int) -> PowerTree:
+        """Sample a tree for rows of ``n_features``, with the widest sketch of each degree."""
+        return cls.grow(n_features, widths, SeededDraws(seed))
 
     @classmethod
-    def grow(cls, n_features: int, degrees: frozenset[int], width: int, draws: Draws) -> PowerTree:
-        """Build a tree from given draws, which depend on the first three arguments only."""
-        return cls(
-            _grow(n_features, degrees, width, draws, "root"), power_of_two(n_features) <= width
-        )
+    def grow(cls, n_features: int, widths: Mapping[int, int], draws: Draws) -> PowerTree:
+        """Build a tree from given draws, which depend on the first two arguments only.
+
+        ``widths`` are powers of two by degree: the coordinates of its sketch at most. What a
+        degree is made of is as wide as the widest degree that needs it.
+        """
+        dense = power_of_two(n_features) <= max(widths.values())
+        return cls(_grow(n_features, dict(widths), draws, "root"), dense)
 
     def arrays(self) -> list[NDArray[Any]]:
         """All random parts of the tree, in the order in which they were drawn."""
@@ -213,17 +216,16 @@ class StoredDraws:
         return left, self.next(array(count, dtype=INT64, low=0, high=n_right - 1))
 
 
-def _grow(
-    n_features: int, degrees: frozenset[int], width: int, draws: Draws, path: str
-) -> Leaf | Node:
+def _grow(n_features: int, widths: dict[int, int], draws: Draws, path: str) -> Leaf | Node:
+    degrees = set(widths)
     if degrees == {1}:
-        if power_of_two(n_features) <= width:
+        if power_of_two(n_features) <= widths[1]:
             return Leaf({1: n_features}, None)
-        return Leaf({1: width}, draws.osnap(n_features, width, path))
+        return Leaf({1: widths[1]}, draws.osnap(n_features, widths[1], path))
     joined = sorted(degrees - {1})
     left, right = (
-        _grow(n_features, frozenset(map(half, which)), width, draws, f"{path} {side}")
-        for half, which, side in ((_left, degrees, "left"), (_right, joined, "right"))
+        _grow(n_features, _widest(half, which, widths), draws, f"{path} {side}")
+        for half, which, side in ((_left, sorted(degrees), "left"), (_right, joined, "right"))
     )
     left_signs, right_signs = (
         {j: draws.signs(child.sizes[j], path, side, j) for j in sorted(set(map(half, joined)))}
@@ -233,7 +235,7 @@ def _grow(
         k: draws.pairs(
             power_of_two(left.sizes[_left(k)]),
             power_of_two(right.sizes[_right(k)]),
-            width,
+            widths[k],
             path,
             "pairs",
             k,
@@ -244,6 +246,16 @@ def _grow(
     if 1 in degrees:
         sizes[1] = left.sizes[1]
     return Node(sizes, left, right, left_signs, right_signs, places)
+
+
+def _widest(
+    half: Callable[[int], int], degrees: list[int], widths: dict[int, int]
+) -> dict[int, int]:
+    """The width of every half: that of the widest degree which it is half of."""
+    found: dict[int, int] = {}
+    for k in degrees:
+        found[half(k)] = max(found.get(half(k), 0), widths[k])
+    return found
 
 
 def spread_pairs(
