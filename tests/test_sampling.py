@@ -737,7 +737,7 @@ def test_keep_probabilities_mix_the_scores_over_pi_1() -> None:
 def test_keep_probabilities_without_a_target() -> None:
     pool = Pool(None, np.ones(2), np.array([1.0, 3.0]), complete=False)
     keep = keep_probabilities(PoolScores(np.ones(2), np.zeros(2), 0.0), pool, 1, 1 / 3)
-    np.testing.assert_allclose(keep, [0.5 * 0.5 + 0.5 * 0.25, 0.5 * 0.5 + 0.5 * 0.75])
+    np.testing.assert_allclose(keep, [0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

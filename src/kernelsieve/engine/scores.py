@@ -29,6 +29,9 @@ from kernelsieve.sources.summaries import target_summary
 N_PROBES = 16
 BISECTION_PRECISION = 0.4  # of log lambda
 SMALLEST_NORM_SHARE = 0.01
+# The norm's share of what the target leaves. Without a target it is larger: kernel errors of
+# polynomials are up to a quarter lower than with a half (docs/why-the-engine.md).
+NORM_SHARE, NORM_SHARE_ALONE = 0.5, 0.75
 PILOT_FEATURES = 1000  # of all pilots of a share together, about
 MOST_PILOTS = 8
 SHARES = (0.0, 1 / 3, 0.8)  # of the target, that are judged against each other
@@ -145,12 +148,14 @@ def keep_probabilities(
     A pool feature of inclusion probability pi_1 stands for 1 / pi_1 like it. The norm is positive
     for every feature and always has its share: a feature that no anchor shows can be kept too.
     """
-    rest = 1.0 - target_share if scores.target.any() else 1.0
+    rest, norm = 1.0, NORM_SHARE_ALONE
+    if scores.target.any() and target_share > 0:
+        rest, norm = 1.0 - target_share, NORM_SHARE
     mixture = np.zeros(len(pool.inclusion))
     for share, score in (
         (1.0 - rest, scores.target),
-        (0.5 * rest, scores.leverage),
-        (max(0.5 * rest, SMALLEST_NORM_SHARE), pool.norms),
+        ((1.0 - norm) * rest, scores.leverage),
+        (max(norm * rest, SMALLEST_NORM_SHARE), pool.norms),
     ):
         represented = score / pool.inclusion
         if represented.any():
