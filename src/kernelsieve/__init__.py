@@ -28,6 +28,7 @@ _HOMES = {
     "KernelSVC": "kernelsieve.models",
     "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.explanation",
+    "export_onnx": "kernelsieve.export",
     "load": "kernelsieve.persistence",
     "save": "kernelsieve.persistence",
 }
@@ -35,6 +36,7 @@ _MODULES = (
     "datasets",
     "diagnostics",
     "explanation",
+    "export",
     "features",
     "kernels",
     "models",
@@ -65,12 +67,14 @@ __all__ = [
     "TensorSketchFeatures",
     "__version__",
     "explain",
+    "export_onnx",
     "load",
     "save",
 ]
 
 if TYPE_CHECKING:
     from kernelsieve.explanation import explain
+    from kernelsieve.export import export_onnx
     from kernelsieve.features import (
         AdaptiveFeatures,
         AutoFeatures,
