@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
+from kernelsieve.models._refinement import AUTO_TOL, JUDGE_TOL, Stop, mean_square, pays, trials
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
+
+ALPHA_STEPS = (4.0, 1.0)  # from the larger alpha on, which is the quicker to solve for
+MOST_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ def fit_learned(
     judge : Judge
         Splits the rows. Its seed is that of everything here.
     """
+    began = time.monotonic()
     chosen = choose_learned(
         rows,
         alphas=alphas,
@@ -76,6 +83,42 @@ def fit_learned(
     features = kind(chosen.n_components, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
-    if residuals is None:
-        residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
-    return LearnedRidge(model, chosen, unseen, residuals)
+    if residuals is not None:
+        return LearnedRidge(model, chosen, unseen, residuals)
+    residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
+    learned = LearnedRidge(model, chosen, unseen, residuals)
+    deadline = math.inf if time_limit is None else began + time_limit
+    return _refined(learned, rows, alphas is None, Stop(JUDGE_TOL, MOST_ITERATIONS, deadline))
+
+
+def _refined(learned: LearnedRidge, rows: Source, free: bool, stop: Stop) -> LearnedRidge:
+    """The ridge on all of the kernel if that pays, else the one on features.
+
+    Half of the unseen rows decide, and alpha is chosen by them if it is ``free``; the other half
+    tell the error. Landmarks smooth by themselves, so that the kernel may want a larger alpha.
+    """
+    model, (n, d), unseen = learned.model, rows.shape, learned.unseen
+    full = model._full_kernel(learned.chosen.alpha, n)
+    late = time.monotonic() > stop.deadline
+    if late or len(unseen) < 2 or not (rows.resident and full.affordable(n, d)):
+        return learned
+    known, apart = np.setdiff1d(np.arange(n), unseen), rows.take(unseen)
+    alphas = [step * full.alpha for step in ALPHA_STEPS] if free else [full.alpha]
+    decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
+
+    def error(residuals: NDArray[np.float64], judges: NDArray[np.bool_]) -> float:
+        weights = None if apart.weights is None else apart.weights[judges]
+        return mean_square(residuals[judges], weights)
+
+    tried = trials(full, rows.take(known), apart, alphas, stop)
+    best = min(tried, key=lambda trial: error(trial.residuals, decide))
+    if not pays(error(best.residuals, decide), error(learned.residuals, decide)):
+        return learned
+    start = np.zeros((n, best.dual.shape[1]))
+    start[known] = best.dual
+    if best.alpha != full.alpha:
+        model.set_params(alpha=best.alpha)
+        model._solve_directly(rows, best.alpha)
+    model.set_params(refine=True)
+    model._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
+    return LearnedRidge(model, learned.chosen, unseen[tell], best.residuals[tell])
