@@ -100,7 +100,7 @@ def test_coarse_products_reach_the_accuracy_of_float64():
     A, right = system()
     coarse = A.astype(np.float32).astype(np.float64)
     solution = conjugate_gradients(
-        lambda V: A @ V, right, lambda R: R, 1e-10, 5000, coarse=lambda V: coarse @ V
+        lambda V: A @ V, right, np.copy, 1e-10, 5000, coarse=lambda V: coarse @ V
     )
     assert solution.residual <= 1e-10
     expected = np.linalg.solve(A, right)
@@ -111,19 +111,19 @@ def test_coarse_products_that_are_useless_are_given_up():
     A, right = system(alpha=1e-2)
     noise = np.random.default_rng(0).normal(size=A.shape)
     solution = conjugate_gradients(
-        lambda V: A @ V, right, lambda R: R, 1e-8, 5000, coarse=lambda V: (A - noise @ noise.T) @ V
+        lambda V: A @ V, right, np.copy, 1e-8, 5000, coarse=lambda V: (A - noise @ noise.T) @ V
     )
     assert solution.residual <= 1e-8
 
 
 def test_a_good_start_saves_iterations_and_a_bad_one_does_no_harm():
     A, right = system()
-    cold = conjugate_gradients(lambda V: A @ V, right, lambda R: R, 1e-8, 5000)
+    cold = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000)
     near = cold.values * (1 + 1e-5)
-    warm = conjugate_gradients(lambda V: A @ V, right, lambda R: R, 1e-8, 5000, start=near)
+    warm = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000, start=near)
     assert warm.iterations < cold.iterations
     assert warm.residual <= 1e-8
-    bad = conjugate_gradients(lambda V: A @ V, right, lambda R: R, 1e-8, 5000, start=1e9 * right)
+    bad = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000, start=1e9 * right)
     assert bad.iterations == cold.iterations
 
 

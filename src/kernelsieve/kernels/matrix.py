@@ -9,12 +9,24 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.product import Product
 
 TILE_ROWS, TILE_COLUMNS = 128, 1024  # half a megabyte of float32
 FEWEST_PANELS = 32
 LARGEST_PANEL = 1024  # rows
 
+EXP_COLUMNS = 10  # that take as long as exp
+
 Array = NDArray[np.float64]
+
+
+def product_work(kernel: Kernel, n_rows: int, n_columns: int) -> float:
+    """Differences of coordinates in a product with the kernel matrix of n rows.
+
+    About 1e10 of them take a second on one core.
+    """
+    active = len(kernel.active(n_columns)) if isinstance(kernel, Product) else n_columns
+    return n_rows**2 / 2 * (active + EXP_COLUMNS)
 
 
 class KernelMatrix:

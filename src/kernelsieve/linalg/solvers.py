@@ -82,6 +82,8 @@ class Step:
         The largest ``|A d| / |d|`` over this step's directions d: at most the norm of A.
     moved : ndarray of shape (k,)
         The length of this step.
+    curvature : ndarray of shape (k,)
+        d^T A d for this step's directions d: not negative, unless A is not what it should be.
     """
 
     values: Array
@@ -89,6 +91,7 @@ class Step:
     energy: Array
     stretch: float
     moved: Array
+    curvature: Array
 
 
 def conjugate_gradient_steps(apply: Apply, right: Array, precondition: Apply) -> Iterator[Step]:
@@ -97,8 +100,9 @@ def conjugate_gradient_steps(apply: Apply, right: Array, precondition: Apply) ->
     Parameters
     ----------
     apply, precondition : callable
-        From a block of shape (n, k) to A times the block, and to an approximate A^-1 times it. Each
-        sees every system in every iteration, so one pass over the data serves all.
+        From a block of shape (n, k) to A times the block, and to an approximate A^-1 times it, each
+        as a new array. Each sees every system in every iteration, so one pass over the data serves
+        all.
     right : ndarray of shape (n, k)
     """
     values, residual = np.zeros_like(right), right.copy()
@@ -108,13 +112,15 @@ def conjugate_gradient_steps(apply: Apply, right: Array, precondition: Apply) ->
         image = apply(direction)
         length = np.linalg.norm(direction, axis=0)
         stretch = ratio(np.linalg.norm(image, axis=0), length)
-        step = ratio(energy, dots(direction, image))
+        curvature = dots(direction, image)
+        step = ratio(energy, curvature)
         values += step * direction
         residual -= step * image
         preconditioned = precondition(residual)
         energy, previous = dots(residual, preconditioned), energy
         moved = np.abs(step) * length
-        yield Step(values, residual, energy, float(stretch.max(initial=0.0)), moved)
+        longest = float(stretch.max(initial=0.0))
+        yield Step(values, residual, energy, longest, moved, curvature)
         direction = preconditioned + ratio(energy, previous) * direction
 
 
@@ -182,7 +188,9 @@ def conjugate_gradients(
                 drift += np.finfo(np.float64).eps * step.stretch * relative(step.values)
             else:  # the roundings of the entries of a row are independent
                 drift += COARSE * np.sqrt(len(right)) * float((step.moved / scale).max(initial=0.0))
-            lost = coarse is not None and (size < drift or size > DIVERGED * before)
+            lost = coarse is not None and (
+                size < drift or size > DIVERGED * before or bool((step.curvature < 0).any())
+            )
             if size <= tol or lost or iterations >= max_iter or late():
                 break
         if size + drift <= tol:

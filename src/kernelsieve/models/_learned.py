@@ -9,9 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
-from kernelsieve.models._refinement import AUTO_TOL, JUDGE_TOL, Stop, mean_square, pays, trials
+from kernelsieve.models._refinement import (
+    AUTO_TOL,
+    JUDGE_TOL,
+    LANDMARKS,
+    Stop,
+    mean_square,
+    pays,
+    trials,
+)
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
@@ -88,37 +97,45 @@ def fit_learned(
     residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
     learned = LearnedRidge(model, chosen, unseen, residuals)
     deadline = math.inf if time_limit is None else began + time_limit
-    return _refined(learned, rows, alphas is None, Stop(JUDGE_TOL, MOST_ITERATIONS, deadline))
+    if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
+        return learned
+    stop = Stop(JUDGE_TOL, MOST_ITERATIONS, deadline)
+    return _refined(learned, given, rows, alphas is None, judge.seed, stop)
 
 
-def _refined(learned: LearnedRidge, rows: Source, free: bool, stop: Stop) -> LearnedRidge:
+def _refined(
+    learned: LearnedRidge, given: Source, rows: Source, free: bool, seed: int, stop: Stop
+) -> LearnedRidge:
     """The ridge on all of the kernel if that pays, else the one on features.
 
     Half of the unseen rows decide, and alpha is chosen by them if it is ``free``; the other half
-    tell the error. Landmarks smooth by themselves, so that the kernel may want a larger alpha.
+    tell the error.
     """
-    model, (n, d), unseen = learned.model, rows.shape, learned.unseen
-    full = model._full_kernel(learned.chosen.alpha, n)
-    late = time.monotonic() > stop.deadline
-    if late or len(unseen) < 2 or not (rows.resident and full.affordable(n, d)):
-        return learned
-    known, apart = np.setdiff1d(np.arange(n), unseen), rows.take(unseen)
-    alphas = [step * full.alpha for step in ALPHA_STEPS] if free else [full.alpha]
+    assert learned.chosen.full is not None
+    model, n, unseen = learned.model, rows.shape[0], learned.unseen
+    kernel, alpha = learned.chosen.full
+    landmarks = NystromFeatures(
+        LANDMARKS, kernel=kernel, landmarks="rpcholesky", random_state=seed, n_jobs=model.n_jobs
+    )
+    numbers = np.setdiff1d(np.arange(n), unseen)
+    known, apart = rows.take(numbers), rows.take(unseen)
+    fitted = clone(landmarks).fit(known.X)
+    full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
     decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
 
     def error(residuals: NDArray[np.float64], judges: NDArray[np.bool_]) -> float:
         weights = None if apart.weights is None else apart.weights[judges]
         return mean_square(residuals[judges], weights)
 
-    tried = trials(full, rows.take(known), apart, alphas, stop)
+    alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
+    tried = trials(full, known, apart, alphas, stop)
     best = min(tried, key=lambda trial: error(trial.residuals, decide))
     if not pays(error(best.residuals, decide), error(learned.residuals, decide)):
         return learned
     start = np.zeros((n, best.dual.shape[1]))
-    start[known] = best.dual
-    if best.alpha != full.alpha:
-        model.set_params(alpha=best.alpha)
-        model._solve_directly(rows, best.alpha)
-    model.set_params(refine=True)
-    model._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
-    return LearnedRidge(model, learned.chosen, unseen[tell], best.residuals[tell])
+    start[numbers] = best.dual
+    refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
+    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
+    return LearnedRidge(
+        refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]
+    )

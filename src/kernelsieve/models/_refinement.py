@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kernelsieve._random import keyed_rows
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import FeatureMap, NystromFeatures
-from kernelsieve.kernels import Kernel, Product
-from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.kernels import Kernel
+from kernelsieve.kernels.matrix import KernelMatrix, product_work
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_exact, solve_exact_at_once
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.sources.base import ArraySource, Block
@@ -25,10 +25,8 @@ TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
 LANDMARKS = 1000  # of the preconditioner that is tried beside the features
 # alpha below so many times the rounding of a kernel matrix in float32 needs float64.
 SAFE_ALPHA = 8.0
-# Differences of coordinates in one product with K for which refine="auto" tries the kernel: about
-# a second on one core. exp takes as long as some columns.
+# `product_work` up to which refine="auto" tries the kernel: about a second on one core.
 MOST_WORK = 1e10
-EXP_COLUMNS = 10
 JUDGES = 2000  # rows at which the features are compared with the kernel
 JUDGE_TOL, AUTO_TOL = 3e-3, 1e-3  # residuals at which predictions hardly change any more
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
@@ -135,16 +133,9 @@ class FullKernel:
         sample = KernelSample(self.kernel, some, self.alpha, n, self.n_jobs)
         return min((landmarks, features), key=lambda map_: _condition(sample, map_))
 
-    def work(self, n_rows: int, n_columns: int) -> float:
-        """Differences of coordinates in one product with the kernel matrix."""
-        active = n_columns
-        if isinstance(self.kernel, Product):
-            active = len(self.kernel.active(n_columns))
-        return n_rows**2 / 2 * (active + EXP_COLUMNS)
-
     def affordable(self, n_rows: int, n_columns: int) -> bool:
         """Whether some tens of iterations take seconds rather than minutes."""
-        return self.work(n_rows, n_columns) <= MOST_WORK
+        return product_work(self.kernel, n_rows, n_columns) <= MOST_WORK
 
 
 @dataclass(frozen=True)

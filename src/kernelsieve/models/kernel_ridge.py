@@ -572,8 +572,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
         repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
         left = np.maximum(1.0 - weights / repeated * leverages, 1e-6)
-        targets = np.asarray(rows.y, dtype=np.float64)
-        residuals = targets - self.predict(ArraySource(rows.X))
+        predicted = self.predict(ArraySource(rows.X))
+        residuals = np.asarray(rows.y, dtype=np.float64).reshape(predicted.shape) - predicted
         return residuals / left.reshape(-1, *[1] * (residuals.ndim - 1))
 
     def _known_posterior(self) -> Posterior:
