@@ -22,15 +22,18 @@ _HOMES = {
     "ObliviousFeatures": "kernelsieve.features",
     "RowNormFeatures": "kernelsieve.features",
     "TensorSketchFeatures": "kernelsieve.features",
+    "ConformalRegressor": "kernelsieve.models",
     "KernelCCA": "kernelsieve.models",
     "KernelKMeans": "kernelsieve.models",
     "KernelPCA": "kernelsieve.models",
+    "KernelQuantileRegressor": "kernelsieve.models",
     "KernelRidge": "kernelsieve.models",
     "KernelRidgeCV": "kernelsieve.models",
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
     "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.explanation",
+    "export_onnx": "kernelsieve.export",
     "load": "kernelsieve.persistence",
     "save": "kernelsieve.persistence",
 }
@@ -38,6 +41,7 @@ _MODULES = (
     "datasets",
     "diagnostics",
     "explanation",
+    "export",
     "features",
     "kernels",
     "models",
@@ -53,11 +57,13 @@ __all__ = [
     "AdaptiveFeatures",
     "AutoFeatures",
     "BinningFeatures",
+    "ConformalRegressor",
     "FourierFeatures",
     "GegenbauerFeatures",
     "KernelCCA",
     "KernelKMeans",
     "KernelPCA",
+    "KernelQuantileRegressor",
     "KernelRidge",
     "KernelRidgeCV",
     "KernelRidgeClassifier",
@@ -71,12 +77,14 @@ __all__ = [
     "TensorSketchFeatures",
     "__version__",
     "explain",
+    "export_onnx",
     "load",
     "save",
 ]
 
 if TYPE_CHECKING:
     from kernelsieve.explanation import explain
+    from kernelsieve.export import export_onnx
     from kernelsieve.features import (
         AdaptiveFeatures,
         AutoFeatures,
@@ -91,9 +99,11 @@ if TYPE_CHECKING:
         TensorSketchFeatures,
     )
     from kernelsieve.models import (
+        ConformalRegressor,
         KernelCCA,
         KernelKMeans,
         KernelPCA,
+        KernelQuantileRegressor,
         KernelRidge,
         KernelRidgeClassifier,
         KernelRidgeCV,

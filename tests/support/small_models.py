@@ -19,11 +19,13 @@ from kernelsieve import (
     AdaptiveFeatures,
     AutoFeatures,
     BinningFeatures,
+    ConformalRegressor,
     FourierFeatures,
     GegenbauerFeatures,
     KernelCCA,
     KernelKMeans,
     KernelPCA,
+    KernelQuantileRegressor,
     KernelRidge,
     KernelRidgeClassifier,
     KernelRidgeCV,
@@ -292,6 +294,14 @@ MODELS: dict[str, Build] = {
         ),
         y=target,
     ),
+    "intervals": lambda: _fit(
+        ConformalRegressor(KernelRidge(RowNormFeatures(12, random_state=0)), random_state=0),
+        y=target,
+    ),
+    "quantiles": lambda: _fit(
+        KernelQuantileRegressor((0.2, 0.8), RowNormFeatures(12, random_state=0), alpha=0.1),
+        y=target,
+    ),
     "classifier, two": lambda: _fit(
         KernelRidgeClassifier(RowNormFeatures(12, random_state=0)), y=labels
     ),
@@ -363,6 +373,8 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
         found["noise"] = np.asarray(ridge.noise_variance_)
     if getattr(estimator, "fit_inverse_transform", False):
         found["inverse"] = estimator.inverse_transform(found["transform"])
+    if hasattr(estimator, "predict_interval"):
+        found["low"], found["high"] = estimator.predict_interval(X, 0.5)
     if hasattr(estimator, "transform_y"):
         second = X[:, :2]
         found["second view"] = estimator.transform_y(second)
