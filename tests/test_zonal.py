@@ -19,6 +19,8 @@ from kernelsieve import (
     RowNormFeatures,
 )
 from kernelsieve.explanation.sums import NotProductsError, products_of
+from kernelsieve.export.features import features_graph
+from kernelsieve.export.graph import ExportError, Graph
 from kernelsieve.kernels import ArcCosine, NeuralTangent, Zonal, resolve_kernel
 from kernelsieve.kernels.zonal import gegenbauer_coefficients, unit_rows
 from kernelsieve.testing.data import points, sparse_points
@@ -161,3 +163,10 @@ def test_products_of_directions_are_not_explained_as_products_of_columns() -> No
     model = KernelRidge(features).fit(X, X[:, 0])
     with pytest.raises(NotProductsError, match="lengths"):
         products_of(model)
+
+
+def test_products_of_directions_are_not_exported_as_products_of_columns() -> None:
+    X = points(60)
+    features = RowNormFeatures(20, kernel=ArcCosine(1), random_state=0).fit(X)
+    with pytest.raises(ExportError, match="divided by their lengths"):
+        features_graph(Graph(np.float64), features, "X")

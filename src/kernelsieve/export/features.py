@@ -21,6 +21,7 @@ from kernelsieve.features import (
 )
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Product
+from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.products.column_basis import FAMILIES, ColumnBasis
 from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import SMALLEST_GROUND_STATE, LocalTables
@@ -36,6 +37,11 @@ def features_graph(graph: Graph, features: FeatureMap, rows: str) -> str:
     if isinstance(features, AutoFeatures):
         return features_graph(graph, features.map_, rows)
     if isinstance(features, SampledFeatures):
+        if isinstance(features.kernel_, SphericalKernel):
+            raise ExportError(
+                f"products of rows divided by their lengths, for {features.kernel_!r}, are not "
+                "exported: use a kernel that is not one of the angle"
+            )
         return _products(graph, features.features_, rows)
     if isinstance(features, NystromFeatures):
         gram = kernel_matrix(graph, features.kernel_, rows, features.landmarks_)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import keyed_rows
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian
+from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.linalg.operators import dense
 from kernelsieve.sources.base import given_source
 
@@ -122,4 +123,6 @@ def _note(features: SampledFeatures) -> str:
         words.append("; x(k) is the k-th adapted function of column x")
     elif isinstance(features.kernel_, Gaussian):
         words.append(", times exp(-|x'|^2 / 2)")
+    elif isinstance(features.kernel_, SphericalKernel):
+        words.append(" of rows divided by their lengths")
     return "".join(words)
