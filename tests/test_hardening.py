@@ -303,7 +303,8 @@ def bad_parameters() -> list[Any]:
     for name in MAPS:
         known = MAPS[name]().get_params()
         add(name, "n_components", [v for v in COUNT if "auto" not in name or v != "auto"])
-        add(name, "gamma", [v for v in POSITIVE if v is not None])
+        if "gamma" in known:
+            add(name, "gamma", [v for v in POSITIVE if v is not None])
         if "alpha" in known and not re.search("Fourier(?!.*modified)", name):
             add(name, "alpha", POSITIVE)
         if "eps" in known:
@@ -469,7 +470,7 @@ def numbers_of_size(name: str, sizes: list[tuple[Any, float]], gamma: Any) -> No
             X = (data() * scale).astype(dtype)
         X = X.clip(np.finfo(dtype).min, np.finfo(dtype).max)
         for rows in (X, sp.csr_array(X)):
-            inner = {"gamma": gamma}
+            inner = {"gamma": gamma} if "gamma" in ESTIMATORS[name]().get_params() else {}
             if name in MODELS:
                 inner = {"features": MAPS["RowNormFeatures"](gamma=gamma)}
             if sp.issparse(rows) and not takes_sparse(ESTIMATORS[name](**inner)):

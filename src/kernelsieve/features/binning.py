@@ -146,7 +146,8 @@ class BinningFeatures(FeatureMap):
             points = self.kernel_.points(X)
         else:
             assert isinstance(self.kernel_, Laplacian)
-            points = X.astype(np.float64) * self.kernel_.gamma
+            with np.errstate(over="ignore"):  # cells far away are all alike
+                points = X.astype(np.float64) * self.kernel_.gamma
         if np.isnan(points.data if sp.issparse(points) else points).any():
             raise ValueError("X contains NaN: BinningFeatures take no missing values; impute them")
         return points
@@ -236,5 +237,6 @@ class Grids:
         values: NDArray[Any], widths: NDArray[np.float64], shifts: NDArray[np.float64]
     ) -> NDArray[np.uint64]:
         """The number of the cell along a column, in 32 bits."""
-        cells = np.floor((values.astype(np.float64) + shifts) / widths)
+        with np.errstate(over="ignore"):
+            cells = np.floor((values.astype(np.float64) + shifts) / widths)
         return np.clip(cells, -LARGEST_CELL, LARGEST_CELL).astype(np.int64).view(np.uint64) & LOW
