@@ -20,6 +20,7 @@ from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.features.series import degree_masses
+from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
@@ -113,11 +114,11 @@ def _chosen(features: FeatureMap) -> FeatureMap:
 
 def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, Any]:
     """Compute statistical dimension, spectral epsilon and the mass of each degree on a sample."""
-    series = None
+    series, (points, _) = None, polar(features.kernel_, sample.rows)
     if isinstance(features.kernel_, SeriesKernel):
         with suppress(SeriesTooLongError):  # the data reach too far for a Taylor series
-            series = features.kernel_.series(sample.rows, MASS_TOLERANCE)
-    masses = np.zeros(0) if series is None else degree_masses(series, sample.rows, None)
+            series = features.kernel_.series(points, MASS_TOLERANCE)
+    masses = np.zeros(0) if series is None else degree_masses(series, points, None)
     return {
         "diagnostic rows": len(sample),
         "statistical dimension": float(sample.statistical_dimension()),
