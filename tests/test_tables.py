@@ -474,7 +474,7 @@ def test_every_method_fits(method: str) -> None:
     kernel = own.get(method, "gaussian")
     model = small(method=method, kernel=kernel).fit(flats())
     # A few grids are coarse, and the first layer has no bias.
-    assert model.facts_["scores"]["R2"] > (0.3 if method in own else 0.5)
+    assert model.facts_["scores"]["R2"] > (0.3 if method in ("binning", "network") else 0.5)
     assert model.transform(flats(7)).shape == (7, len(model.get_feature_names_out()))
 
 
