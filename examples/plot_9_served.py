@@ -15,6 +15,7 @@ a function that answers one row at a time. Everything here takes seconds.
 import csv
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -41,8 +42,6 @@ with (folder / "flats.csv").open("w", newline="") as file:
 # -------------
 # ``kernelsieve fit flats.csv --target rent -o rent.ks`` does the same on the command line.
 # A fifth of the rows was set aside to judge the model.
-
-import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the notice about missing sizes
