@@ -129,7 +129,7 @@ def test_every_solver_finds_the_same_ridge(monkeypatch):
 
 
 def test_gradients_that_stop_early_say_so(monkeypatch):
-    monkeypatch.setattr("kernelsieve.models.kernel_ridge.LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models._refinement.LARGEST_KERNEL_MATRIX", 0)
     X, y = regression()
     model = KernelRidge(
         FourierFeatures(500, gamma=0.3, random_state=0), alpha=1e-8, refine=True, max_iter=1

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from kernelsieve import (
     AdaptiveFeatures,
     AutoFeatures,
+    BinningFeatures,
     ConformalRegressor,
     FourierFeatures,
+    GegenbauerFeatures,
     KernelCCA,
     KernelKMeans,
     KernelPCA,
@@ -29,6 +31,7 @@ from kernelsieve import (
     KernelRidgeCV,
     KernelSVC,
     MaclaurinFeatures,
+    NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
@@ -36,14 +39,17 @@ from kernelsieve import (
     TensorSketchFeatures,
 )
 from kernelsieve.kernels import (
+    ArcCosine,
     DotProduct,
     Exponential,
     InversePolynomial,
     Laplacian,
     Matern,
+    NeuralTangent,
     Pairwise,
     Polynomial,
     Product,
+    Zonal,
 )
 from kernelsieve.kernels.warps import Warp
 
@@ -181,6 +187,26 @@ MAPS: dict[str, Build] = {
     "Nystrom, k-means": lambda: _fit(NystromFeatures(6, landmarks="kmeans", random_state=0)),
     "Nystrom, leverage": lambda: _fit(
         NystromFeatures(6, kernel=Matern(1.5, nu=2.2), landmarks="leverage", random_state=0)
+    ),
+    "row norm, arc-cosine": lambda: _fit(
+        RowNormFeatures(12, kernel=ArcCosine(1), random_state=0), sparse=True
+    ),
+    "oblivious, neural tangent": lambda: _fit(
+        ObliviousFeatures(12, kernel=NeuralTangent(2), random_state=0)
+    ),
+    "binning": lambda: _fit(BinningFeatures(12, random_state=0), sparse=True),
+    "Gegenbauer": lambda: _fit(GegenbauerFeatures(12, random_state=0)),
+    "Gegenbauer, zonal, float32": lambda: _fit(
+        GegenbauerFeatures(12, kernel=Zonal([0.5, 1.0, 0.25], 1.0), random_state=0),
+        dtype=np.float32,
+    ),
+    "network, layer": lambda: _fit(NetworkFeatures(12, kernel=ArcCosine(2), random_state=0)),
+    "network, tangents": lambda: _fit(
+        NetworkFeatures(12, kernel=NeuralTangent(2), random_state=0), sparse=True
+    ),
+    "Nystrom, oversampled": lambda: _fit(NystromFeatures(6, oversample=3, random_state=0)),
+    "Nystrom, target directions": lambda: _fit(
+        NystromFeatures(6, oversample=3, target_directions=True, random_state=0), y=target
     ),
     "Nystrom, given points": lambda: _fit(NystromFeatures(6, landmarks=rows(3, 6))),
     "Nystrom, given sparse points": lambda: _fit(

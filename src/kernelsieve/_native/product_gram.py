@@ -16,44 +16,79 @@ ROOT3, ROOT5 = math.sqrt(3.0), math.sqrt(5.0)
 
 
 @native
+def subtract_four(point, right, c, squared, row):
+    """row[j] -= the sum of t^2, or of t, over four columns from c on: one pass for four."""
+    u, v, w, x = point[c], point[c + 1], point[c + 2], point[c + 3]
+    first, second, third, fourth = right[c], right[c + 1], right[c + 2], right[c + 3]
+    if squared:
+        for j in range(len(row)):
+            a, b, e, f = u - first[j], v - second[j], w - third[j], x - fourth[j]
+            row[j] -= (a * a + b * b) + (e * e + f * f)
+    else:
+        for j in range(len(row)):
+            row[j] -= (abs(u - first[j]) + abs(v - second[j])) + (
+                abs(w - third[j]) + abs(x - fourth[j])
+            )
+
+
+@native
 def multiply_exponentials(left, right, families, rates, one, exponent):
-    """exponent[i, j] -= t^2, t or the rate of a category, for families without a polynomial.
+    """exponent[i, j] -= t^2, t or the rate of a category; columns are sorted by these families.
 
     ``one`` is 1 in the float type of the arrays, so that no constant widens the arithmetic.
     """
-    root3, root5 = ROOT3 * one, ROOT5 * one
     for i in range(left.shape[0]):
         row = exponent[i]
-        for c in range(left.shape[1]):
+        c = 0
+        while c < left.shape[1]:
             u, values, family = left[i, c], right[c], families[c]
+            if family <= LAPLACIAN and c + 4 <= len(families) and families[c + 3] == family:
+                subtract_four(left[i], right, c, family == GAUSSIAN, row)
+                c += 4
+                continue
+            c += 1
             if family == GAUSSIAN:
                 for j in range(len(row)):
                     row[j] -= (u - values[j]) * (u - values[j])
             elif family == CATEGORICAL:
-                rate = rates[c]
+                rate = rates[c - 1]
                 for j in range(len(row)):
                     row[j] -= rate if u != values[j] else one - one
             else:
-                scale = root3 if family == MATERN32 else root5 if family == MATERN52 else one
                 for j in range(len(row)):
-                    row[j] -= scale * abs(u - values[j])
+                    row[j] -= abs(u - values[j])
 
 
 @native
-def multiply_polynomials(left, right, families, one, factor):
-    """factor[i, j] *= the polynomials of Matern's kernels; other families have none."""
+def multiply_materns(left, right, families, one, exponent, factor):
+    """exponent[i, j] -= s and factor[i, j] *= the polynomial of Matern's kernels in s."""
     root3, root5, third = ROOT3 * one, ROOT5 * one, one / 3
     for i in range(left.shape[0]):
-        row = factor[i]
-        for c in range(left.shape[1]):
-            u, values = left[i, c], right[c]
-            if families[c] == MATERN32:
-                for j in range(len(row)):
-                    row[j] *= one + root3 * abs(u - values[j])
-            elif families[c] == MATERN52:
-                for j in range(len(row)):
-                    s = root5 * abs(u - values[j])
-                    row[j] *= one + s + third * s * s
+        row, polynomial = exponent[i], factor[i]
+        c = 0
+        while c < left.shape[1]:
+            rough = families[c] == MATERN32
+            if c + 2 <= len(families) and families[c + 1] == families[c]:
+                u, v, first, second = left[i, c], left[i, c + 1], right[c], right[c + 1]
+                c += 2
+                if rough:
+                    for j in range(len(row)):
+                        s, t = root3 * abs(u - first[j]), root3 * abs(v - second[j])
+                        row[j] -= s + t
+                        polynomial[j] *= (one + s) * (one + t)
+                else:
+                    for j in range(len(row)):
+                        s, t = root5 * abs(u - first[j]), root5 * abs(v - second[j])
+                        row[j] -= s + t
+                        polynomial[j] *= (one + s + third * s * s) * (one + t + third * t * t)
+                continue
+            u, values, root = left[i, c], right[c], root3 if rough else root5
+            square = one - one if rough else third
+            c += 1
+            for j in range(len(row)):
+                s = root * abs(u - values[j])
+                row[j] -= s
+                polynomial[j] *= one + s + square * s * s
 
 
 @reduction

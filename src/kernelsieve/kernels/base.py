@@ -28,6 +28,7 @@ from kernelsieve.sources.summaries import squared_norms
 MAX_DEGREE = 256
 TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
+Tiles = Callable[[slice, slice, NDArray[Any]], None]  # writes k(X[rows], Y[columns]) into an array
 FEATURES = "use fewer rows, or a feature map, which never forms this matrix"
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
@@ -245,6 +246,30 @@ class Kernel(Persistent, ABC):
         ndarray of shape (n, m)
         """
         return self._gram(X, Y, Y is X, n_jobs)
+
+    def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
+        """Prepare tiles of the kernel matrix of rows that are known to be valid.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+        Y : {ndarray, CSR} of shape (m, d)
+            Pass X itself for the symmetric matrix of X.
+        dtype : float32 or float64
+            Of the arithmetic and of the values.
+
+        Returns
+        -------
+        callable
+            ``fill(rows, columns, out)`` writes k(X[rows], Y[columns]) into a contiguous ``out``.
+        """
+        same, X = Y is X, X.astype(dtype, copy=False)
+        Y = X if same else Y.astype(dtype, copy=False)
+
+        def fill(rows: slice, columns: slice, out: NDArray[Any]) -> None:
+            out[...] = self.between(X[rows], Y[columns], 1)
+
+        return fill
 
     @abstractmethod
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]: ...

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln, kve
 
+from kernelsieve._native.product_gram import GAUSSIAN, LAPLACIAN
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._state import number, positive
 from kernelsieve._validation import check_points, check_positive
@@ -19,10 +20,12 @@ from kernelsieve.kernels.base import (
     TILE_ROWS,
     Kernel,
     SeriesKernel,
+    Tiles,
     empty_gram,
     fill_gram,
     sparse_products,
 )
+from kernelsieve.kernels.tiles import scaled_tiles
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import column_means, squared_norms
 
@@ -50,6 +53,11 @@ class Gaussian(SeriesKernel):
 
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides squared distances by a length scale")
+
+    def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
+        if sp.issparse(X) or sp.issparse(Y):
+            return super().tiles(X, Y, dtype)
+        return scaled_tiles(X, Y, math.sqrt(self.gamma), GAUSSIAN, dtype)
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
         gram = distances(X, Y, -self.gamma, np.exp, n_jobs)
@@ -103,6 +111,11 @@ class Laplacian(Kernel):
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides distances by a length scale")
 
+    def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
+        if sp.issparse(X) or sp.issparse(Y):
+            return super().tiles(X, Y, dtype)
+        return scaled_tiles(X, Y, self.gamma, LAPLACIAN, dtype)
+
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
         return manhattan(X, Y, -self.gamma, n_jobs)
 
@@ -138,6 +151,12 @@ class Matern(Kernel):
     def __post_init__(self) -> None:
         check_positive(self.length_scale, "length_scale", "distances are divided by it")
         check_positive(self.nu, "nu", "it is the smoothness of the kernel")
+
+    def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
+        if sp.issparse(X) or sp.issparse(Y):
+            return super().tiles(X, Y, dtype)
+        scale = math.sqrt(2.0 * self.nu) / self.length_scale
+        return scaled_tiles(X, Y, scale, GAUSSIAN, dtype, self._of_negative_square)
 
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]:
         factor = 2.0 * self.nu / self.length_scale**2

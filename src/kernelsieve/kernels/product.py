@@ -11,29 +11,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.product_gram import (
-    CATEGORICAL,
-    GAUSSIAN,
-    LAPLACIAN,
-    multiply_exponentials,
-    multiply_polynomials,
-)
+from kernelsieve._native.product_gram import GAUSSIAN
 from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW, warp_columns
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Persistent, Rule, Sizes, choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
-from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, Kernel, empty_gram
+from kernelsieve.kernels.base import TILE_ROWS, Kernel, Tiles, empty_gram
 from kernelsieve.kernels.distance import distances, manhattan
+from kernelsieve.kernels.tiles import FAMILIES, PointTiles, family_codes, product_gram
 from kernelsieve.kernels.warps import Warp
 
-FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
 WARPS = {"identity": IDENTITY, "log": LOG, "knots": KNOTS}
 SHOWN = 6  # rates in a repr
-# Matern's polynomials are at most the inverse of their exponentials. With few columns at a time
-# and nothing below this exponent, neither overflows float32.
-POLYNOMIAL_COLUMNS = 16
-LOWEST_EXPONENT = -87.0
-MIDDLE_ROWS = 101
 MOST_VALUES = 64  # that missing values of a numeric column are compared by
 MOST_LEVELS = 1024  # the same for a categorical column
 
@@ -399,6 +388,18 @@ class Product(Kernel):
             np.fill_diagonal(gram, 1.0)
         return gram
 
+    def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
+        if sp.issparse(X) or sp.issparse(Y):
+            return super().tiles(X, Y, dtype)
+        d = X.shape[1]
+        columns = self.active(d)
+        left = self.columns(X, columns)
+        right = left if Y is X else self.columns(Y, columns)
+        if np.isnan(left).any() or np.isnan(right).any():
+            return super().tiles(X, Y, dtype)
+        codes = family_codes(self.families_for(d))[columns]
+        return PointTiles(left, right, codes, self.rates_for(d)[columns], dtype)
+
     # --- missing values --------------------------------------------------------------------------
 
     def with_references(self, X: NDArray[Any]) -> Product:
@@ -488,82 +489,6 @@ class Product(Kernel):
         if symmetric:
             np.fill_diagonal(gram, 1.0)
         return gram
-
-
-def family_codes(families: Iterable[str]) -> NDArray[np.int64]:
-    """What compiled code knows the families by."""
-    return np.array([FAMILIES.index(family) for family in families], dtype=np.int64)
-
-
-def product_gram(
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    rates: NDArray[np.float64],
-    dtype: Any,
-    n_jobs: int | None = None,
-) -> NDArray[Any]:
-    """The exact kernel of all pairs of scaled points, in tiles that stay in the cache.
-
-    Parameters
-    ----------
-    left : ndarray of shape (n, d)
-    right : ndarray of shape (m, d)
-    codes : ndarray of shape (d,)
-        Of the families.
-    rates : ndarray of shape (d,)
-        Those of categorical columns are used; others are in the points already.
-    dtype : float32 or float64
-        Of the arithmetic and of the result.
-    """
-    middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
-    left = np.ascontiguousarray(left - middle, dtype=dtype)
-    columns = np.ascontiguousarray((right - middle).T, dtype=dtype)
-    rates, one = rates.astype(dtype), np.dtype(dtype).type(1)
-    gram = empty_gram(left, right, dtype)
-    chunks = list(_chunks(codes))
-
-    def fill(rows: slice) -> None:
-        for start in range(0, gram.shape[1], TILE_COLUMNS):
-            tile = gram[rows, start : start + TILE_COLUMNS]
-            tile[...] = one
-            for some, polynomial in chunks:
-                # Compiled loops are vectors where rows are contiguous only.
-                pair = (
-                    np.ascontiguousarray(left[rows, some]),
-                    np.ascontiguousarray(columns[some, start : start + TILE_COLUMNS]),
-                    codes[some],
-                )
-                part = np.zeros(tile.shape, dtype=dtype)
-                multiply_exponentials(*pair, rates[some], one, part)
-                negligible = part < LOWEST_EXPONENT if polynomial else None
-                np.exp(part, out=part)
-                if polynomial:
-                    multiply_polynomials(*pair, one, part)
-                    part[negligible] = 0
-                tile *= part
-
-    map_row_blocks(fill, len(left), TILE_ROWS, n_jobs)
-    return gram
-
-
-def _middle(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A point amid most others: differences do not see the origin, rounding does."""
-    some = points[:: max(1, len(points) // MIDDLE_ROWS)]
-    return np.median(some, axis=0) if len(some) else np.zeros(points.shape[1])
-
-
-def _chunks(codes: NDArray[np.int64]) -> Iterable[tuple[Any, bool]]:
-    """Columns to take together, and whether they have polynomials."""
-    plain = (codes <= LAPLACIAN) | (codes == CATEGORICAL)
-    if plain.all():
-        yield slice(0, len(codes)), False
-        return
-    if plain.any():
-        yield np.flatnonzero(plain), False
-    others = np.flatnonzero(~plain)
-    for start in range(0, len(others), POLYNOMIAL_COLUMNS):
-        yield others[start : start + POLYNOMIAL_COLUMNS], True
 
 
 def _numbers(rates: Any) -> float | tuple[float, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.linalg.operators import GramOperator, NystromSketch
+from kernelsieve.linalg.operators import NystromSketch
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
 from kernelsieve.sources.base import Block, Source
 
@@ -152,19 +153,44 @@ def solve_by_gradients(
     return solution, target_mean - feature_mean @ solution.values
 
 
+class Multiplies(Protocol):
+    """A square matrix that is known by its products."""
+
+    def __matmul__(self, V: Array, /) -> Array: ...
+
+
 def solve_exact(
-    kernel: Any,
+    K: Multiplies,
     blocks: FeatureBlocks,
     alpha: float,
     fit_intercept: bool,
     tol: float,
     max_iter: int,
     report: Callable[[int, float], None],
+    *,
+    coarse: Multiplies | None = None,
+    start: Array | None = None,
+    deadline: float = math.inf,
 ) -> tuple[Solution, Array]:
     """The exact kernel ridge, preconditioned by the features (Avron, Clarkson, Woodruff 2017).
 
     With S = W^(1/2) solves (S K S + alpha I) u = S [y, 1]; returns (dual coefficients, intercepts).
     The inverse of S Z Z^T S + alpha I is (I - S Z (Z^T W Z + alpha I)^-1 Z^T S) / alpha.
+
+    Parameters
+    ----------
+    K : matrix
+        The kernel matrix in float64.
+    blocks : FeatureBlocks
+        Z, with the targets.
+    alpha : float
+    fit_intercept : bool
+    tol, max_iter, report, deadline
+        See `conjugate_gradients`.
+    coarse : matrix, optional
+        K up to the rounding of float32.
+    start : ndarray of shape (n, m), optional
+        A guess of the dual coefficients.
     """
     rows = blocks.rows.take(np.arange(blocks.rows.shape[0]))
     roots, right = _weighted_targets(rows, fit_intercept)
@@ -174,16 +200,33 @@ def solve_exact(
         )
     )
     factor, shift = regularised_cholesky(total.centred(False).gram, alpha)
-    K = GramOperator(kernel, rows.X, blocks.block_rows)
 
     def precondition(R: Array) -> Array:
         inner = cho_solve((factor, True), blocks.transposed_times(roots * R))
         return (R - roots * blocks.times(inner)) / shift
 
+    def regularised(matrix: Multiplies) -> Callable[[Array], Array]:
+        return lambda V: roots * (matrix @ (roots * V)) + alpha * V
+
     solution = conjugate_gradients(
-        lambda V: roots * (K @ (roots * V)) + alpha * V, right, precondition, tol, max_iter, report
+        regularised(K),
+        right,
+        precondition,
+        tol,
+        max_iter,
+        report,
+        coarse=None if coarse is None else regularised(coarse),
+        start=None if start is None else _guess(start, roots, right.shape),
+        deadline=deadline,
     )
     return _with_intercept(solution, roots, rows, fit_intercept)
+
+
+def _guess(dual: Array, roots: Array, shape: tuple[int, ...]) -> Array:
+    """Dual coefficients as u; what the intercept adds to them is left to the iterations."""
+    guess = np.zeros(shape)
+    np.divide(dual, roots, out=guess[:, : dual.shape[1]], where=roots > 0)
+    return guess
 
 
 def solve_exact_at_once(

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
+from kernelsieve.models._refinement import (
+    AUTO_TOL,
+    JUDGE_TOL,
+    LANDMARKS,
+    Stop,
+    mean_square,
+    pays,
+    trials,
+)
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
+
+ALPHA_STEPS = (4.0, 1.0)  # from the larger alpha on, which is the quicker to solve for
+MOST_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ def fit_learned(
     judge : Judge
         Splits the rows. Its seed is that of everything here.
     """
+    began = time.monotonic()
     chosen = choose_learned(
         rows,
         alphas=alphas,
@@ -76,6 +92,50 @@ def fit_learned(
     features = kind(chosen.n_components, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
-    if residuals is None:
-        residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
-    return LearnedRidge(model, chosen, unseen, residuals)
+    if residuals is not None:
+        return LearnedRidge(model, chosen, unseen, residuals)
+    residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
+    learned = LearnedRidge(model, chosen, unseen, residuals)
+    deadline = math.inf if time_limit is None else began + time_limit
+    if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
+        return learned
+    stop = Stop(JUDGE_TOL, MOST_ITERATIONS, deadline)
+    return _refined(learned, given, rows, alphas is None, judge.seed, stop)
+
+
+def _refined(
+    learned: LearnedRidge, given: Source, rows: Source, free: bool, seed: int, stop: Stop
+) -> LearnedRidge:
+    """The ridge on all of the kernel if that pays, else the one on features.
+
+    Half of the unseen rows decide, and alpha is chosen by them if it is ``free``; the other half
+    tell the error.
+    """
+    assert learned.chosen.full is not None
+    model, n, unseen = learned.model, rows.shape[0], learned.unseen
+    kernel, alpha = learned.chosen.full
+    landmarks = NystromFeatures(
+        LANDMARKS, kernel=kernel, landmarks="rpcholesky", random_state=seed, n_jobs=model.n_jobs
+    )
+    numbers = np.setdiff1d(np.arange(n), unseen)
+    known, apart = rows.take(numbers), rows.take(unseen)
+    fitted = clone(landmarks).fit(known.X)
+    full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
+    decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
+
+    def error(residuals: NDArray[np.float64], judges: NDArray[np.bool_]) -> float:
+        weights = None if apart.weights is None else apart.weights[judges]
+        return mean_square(residuals[judges], weights)
+
+    alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
+    tried = trials(full, known, apart, alphas, stop)
+    best = min(tried, key=lambda trial: error(trial.residuals, decide))
+    if not pays(error(best.residuals, decide), error(learned.residuals, decide)):
+        return learned
+    start = np.zeros((n, best.dual.shape[1]))
+    start[numbers] = best.dual
+    refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
+    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
+    return LearnedRidge(
+        refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]
+    )

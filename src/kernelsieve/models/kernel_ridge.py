@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+import time
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread
-from kernelsieve._random import root_seed, stream
+from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._state import (
     AbsentOr,
     Rule,
@@ -30,16 +33,12 @@ from kernelsieve._state import (
     whole,
     wrong,
 )
-from kernelsieve._validation import check_choice, check_count, check_matrix, check_positive
+from kernelsieve._validation import check_choice, check_count, check_points, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Kernel
-from kernelsieve.linalg.iterative_ridge import (
-    FeatureBlocks,
-    solve_by_gradients,
-    solve_exact,
-    solve_exact_at_once,
-)
+from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
     Float32Rounding,
     NormalEquations,
@@ -60,6 +59,17 @@ from kernelsieve.models._base import (
     mixing_of,
     times,
 )
+from kernelsieve.models._refinement import (
+    AUTO_TOL,
+    JUDGE_TOL,
+    JUDGES,
+    LARGEST_KERNEL_MATRIX,
+    FullKernel,
+    Stop,
+    mean_square,
+    pays,
+    trials,
+)
 from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
@@ -68,7 +78,6 @@ from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
-LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 LARGEST_DUAL = 2**27  # entries of Z that are held when there are fewer rows than features
 RISK_ROWS = 2000
 # Error of predictions, in deviations of the target, that float32 products of blocks may cause; and
@@ -87,6 +96,11 @@ def by_output(size: str) -> Rule:
     return rule
 
 
+def switch_or_auto(value: Any, where: str, sizes: Sizes) -> Any:
+    """The rule of a switch that may also be "auto"."""
+    return value if isinstance(value, str) and value == "auto" else switch(value, where, sizes)
+
+
 class KernelRidge(RegressorMixin, FeatureModel):
     """Ridge regression on the features of a kernel, streamed over blocks of rows.
 
@@ -103,15 +117,19 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "cholesky" solves the normal equations; "cg" runs conjugate gradients, which never form
         them. "auto" switches to "cg" above 8,192 features, and solves an n x n system where there
         are fewer rows than features.
-    refine : bool, default False
-        Solve the *exact* kernel ridge regression, in float64. The features are then the
-        preconditioner, and are chosen without y. Every iteration evaluates the kernel at all pairs
-        of rows, which is affordable up to about 50,000 rows.
-        ``NystromFeatures(landmarks="rpcholesky")`` needs the fewest iterations.
+    refine : bool or "auto", default False
+        Solve the *exact* kernel ridge regression. Up to 6,000 rows by one Cholesky factor; beyond,
+        by conjugate gradients on products with the kernel matrix that never store it. The features,
+        or pivoted-Cholesky landmarks if those do better, are the preconditioner, and are chosen
+        without y. "auto" does it up to 6,000 rows, and for more rows where an iteration takes a
+        second or less and the error on rows set apart falls by 1 % or more; it stops at a residual
+        of 1e-3. Every prediction then takes n kernel values.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
         Maximum number of iterations of conjugate gradients.
+    time_limit : float, optional
+        Seconds after which ``refine`` begins no iteration; ``residual_`` says how far it came.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
@@ -139,6 +157,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         After a fit with ``refine=True``: the exact solution, coefficients of k(x, row).
     X_fit_ : {ndarray, CSR} of shape (n, d)
         After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
+    residual_ : float
+        After a fit with ``refine=True``: the largest relative residual of the linear systems.
     marginals_ : Marginals or None
         The distribution of each column, of at most 10,000 rows, for ``kernelsieve.explain``. None
         with more than 4,096 columns.
@@ -161,7 +181,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
     _posterior: Posterior | None = None
 
-    _state_parameters: ClassVar = {"refine": switch}
+    _state_parameters: ClassVar = {"refine": switch_or_auto}
     _state_fields: ClassVar = {
         "coef_": by_output("s"),
         "intercept_": array_or(array("outputs"), number(-1.7e308, 1.7e308)),
@@ -169,6 +189,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "n_iter_": whole(),
         "X_fit_": AbsentOr(row_matrix("n", "d")),
         "dual_coef_": AbsentOr(by_output("n")),
+        "residual_": AbsentOr(number(0.0)),
         "marginals_": optional(instance(Marginals, d="n_columns")),
         "_posterior": optional(instance(Posterior)),
         "_equations": optional(instance(NormalEquations)),
@@ -196,9 +217,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
         alpha: float = 1.0,
         fit_intercept: bool = True,
         solver: str = "auto",
-        refine: bool = False,
+        refine: bool | str = False,
         tol: float = 1e-6,
         max_iter: int = 500,
+        time_limit: float | None = None,
         block_rows: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -211,6 +233,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self.refine = refine
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
         self.block_rows = block_rows
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -231,11 +254,13 @@ class KernelRidge(RegressorMixin, FeatureModel):
         -------
         self
         """
+        began = time.monotonic()
         alpha = self._checked_alpha()
+        refine = check_choice(self.refine, "refine", (True, False, "auto"))
         rows = self._with_columns(self._numeric(X, y, sample_weight))
         self._forget()
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
-        blind = self.refine and not is_learned(self._fresh_features().kernel)
+        blind = refine is True and not is_learned(self._fresh_features().kernel)
         seen = ArraySource(rows.in_memory("refine=True")) if blind else rows
         self._fit_features(seen, alpha=alpha)
         shown = sampled_rows(rows)
@@ -249,8 +274,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
             self._set(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
         else:
             self._solve_by_gradients(rows, alpha)
-        if self.refine:
-            self._refine(rows, alpha)
+        if refine == "auto":
+            self._refine_if_it_pays(rows, alpha, began)
+        elif refine:
+            self._refine(rows, alpha, self._stop(began))
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         return self
 
@@ -285,7 +312,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 "rows to forget"
             )
         if self.refine:
-            raise ValueError("refine=True needs all rows at once: use fit")
+            raise ValueError(f"refine={self.refine!r} needs all rows at once: use fit")
         first = self._equations is None
         given = self._numeric(X, y, sample_weight, reset=first)
         rows = self._with_columns(given) if first else columns_of(given)
@@ -320,7 +347,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         """Drop what an earlier fit left behind."""
         self._equations = self._posterior = None
         self.n_iter_ = 1
-        for name in ("dual_coef_", "X_fit_"):
+        for name in ("dual_coef_", "X_fit_", "residual_"):
             self.__dict__.pop(name, None)
 
     def _solve_directly(self, rows: Source, alpha: float) -> None:
@@ -393,36 +420,61 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _solve_by_gradients(self, rows: Source, alpha: float) -> None:
         rng = stream(root_seed(self.random_state), "preconditioner")
         blocks = self._feature_blocks(rows)
-        options = (self.fit_intercept, self.tol, self._checked_max_iter(), rng, self._report)
+        stop = self._stop()
+        options = (self.fit_intercept, stop.tol, stop.max_iter, rng, self._report)
         solution, intercepts = solve_by_gradients(blocks, alpha, *options)
-        self._set(self._converged(solution), intercepts)
+        self._set(self._converged(solution, stop), intercepts)
 
-    def _refine(self, rows: Source, alpha: float) -> None:
-        """Solve for the kernel itself, in float64: rounding in float32 exceeds a small alpha."""
+    def _refine(
+        self, rows: Source, alpha: float, stop: Stop, start: NDArray[np.float64] | None = None
+    ) -> None:
+        """Solve for the kernel itself, from a guess of the dual coefficients if there is one."""
         whole = rows.take(np.arange(rows.shape[0]))
-        size = min(len(whole), self._rows_per_block(len(whole)))
-        # A block of the kernel matrix, and what its exponents were computed in.
-        check_matrix(
-            2 * size,
-            len(whole),
-            np.float64,
-            f"refine=True, with {size:,} of {len(whole):,} rows of the kernel matrix at a time,",
-            "{fits} rows would fit: lower block_rows, or leave refine=False",
-        )
-        kernel = self.features_.kernel_
-        exact = ArraySource(whole.X.astype(np.float64), whole.y, whole.weights)
-        options = (self.fit_intercept, self.tol, self._checked_max_iter(), self._report)
-        if len(whole) <= LARGEST_KERNEL_MATRIX:
-            block = exact.take(np.arange(len(whole)))
-            solution, intercepts = solve_exact_at_once(
-                kernel, block, alpha, self.fit_intercept, self.n_jobs
-            )
-        else:
-            blocks = self._feature_blocks(exact)
-            solution, intercepts = solve_exact(kernel, blocks, alpha, *options)
+        full = self._full_kernel(alpha, len(whole))
+        solution, intercepts = full.solve(whole, stop, start)
         self.X_fit_ = whole.X
-        self.dual_coef_ = self._shaped(self._converged(solution))
+        self.residual_ = solution.residual
+        self.dual_coef_ = self._shaped(self._converged(solution, stop))
         self.intercept_ = self._shaped(intercepts)
+
+    def _refine_if_it_pays(self, rows: Source, alpha: float, began: float) -> None:
+        """Solve for the kernel if that lowers the error on rows set apart."""
+        n, limit = rows.shape[0], self._stop(began)
+        full = self._full_kernel(alpha, n)
+        if n <= LARGEST_KERNEL_MATRIX:
+            self._refine(rows, alpha, limit)
+        elif self._posterior is not None and rows.resident and full.affordable(*rows.shape):
+            apart = np.sort(keyed_rows(n, min(JUDGES, n // 10), full.seed, "apart"))
+            known = np.setdiff1d(np.arange(n), apart)
+            judges = rows.take(apart)
+            stop = replace(limit, tol=max(self.tol, JUDGE_TOL))
+            (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
+            left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
+            errors = [mean_square(r, judges.weights) for r in (trial.residuals, left_out)]
+            if pays(*errors):
+                start = np.zeros((n, judges.y.shape[1]))
+                start[known] = trial.dual
+                self._refine(rows, alpha, replace(limit, tol=max(self.tol, AUTO_TOL)), start)
+
+    def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
+        return FullKernel(
+            self.features_.kernel_,
+            self.features_,
+            alpha,
+            self.fit_intercept,
+            self._rows_per_block(n_rows),
+            root_seed(self.random_state),
+            self.n_jobs,
+            self._report,
+        )
+
+    def _stop(self, began: float | None = None) -> Stop:
+        """When iterations end; those of ``refine`` have a time limit, too."""
+        limit = math.inf
+        if self.time_limit is not None and began is not None:
+            why = "it is the number of seconds after which iterations end"
+            limit = began + check_positive(self.time_limit, "time_limit", why)
+        return Stop(self.tol, self._checked_max_iter(), limit)
 
     def _feature_blocks(self, rows: Source) -> FeatureBlocks:
         size = self._rows_per_block(rows.shape[0])
@@ -432,14 +484,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if self.verbose:
             print(f"iteration {iteration}: residual {residual:.2e}", flush=True)
 
-    def _converged(self, solution: Solution) -> NDArray[np.float64]:
+    def _converged(self, solution: Solution, stop: Stop) -> NDArray[np.float64]:
         """The solution, with a warning if it did not converge."""
         self.n_iter_ = solution.iterations
-        if solution.residual > self.tol:
+        if solution.residual > stop.tol:
+            what = "raise max_iter, alpha or the number of features"
+            if time.monotonic() > stop.deadline:
+                what = f"raise time_limit={self.time_limit:g} or alpha"
             warnings.warn(
                 f"conjugate gradients stopped after {solution.iterations} iterations at a residual "
-                f"of {solution.residual:.2g}, above tol={self.tol:g}: raise max_iter, alpha or the "
-                "number of features",
+                f"of {solution.residual:.2g}, above tol={stop.tol:g}: {what}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -551,15 +605,18 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return self._with_intercept(parts, X.dtype)
 
     def _predict_exact(self, X: Any) -> NDArray[Any]:
-        kernel, dual, X_fit = self.features_.kernel_, self.dual_coef_, self.X_fit_
-        X_fit = X_fit.astype(np.float64, copy=False)
-        size = max(1, min(self._rows_per_block(X.shape[0]), 2**24 // X_fit.shape[0]))
-        parts = as_source(X).map(
-            lambda block: times(kernel(block.X.astype(np.float64), X_fit, n_jobs=1), dual),
-            size,
-            self.n_jobs,
-        )
-        return self._with_intercept(list(parts), X.dtype)
+        """n kernel values for every row, in the float type that the coefficients need."""
+        kernel, dual = self.features_.kernel_, self.dual_coef_
+        X_fit = self.X_fit_.astype(np.float64, copy=False)
+        columns = dual.reshape(len(dual), -1)
+
+        def values(block: Block) -> NDArray[Any]:
+            rows = check_points(block.X, missing=kernel.allows_missing).astype(np.float64)
+            K = KernelMatrix(kernel, rows, X_fit, dtype=dual.dtype, n_jobs=1)
+            return (K @ columns).reshape(len(block), *dual.shape[1:])
+
+        size = self._rows_per_block(X.shape[0])
+        return self._with_intercept(list(as_source(X).map(values, size, self.n_jobs)), X.dtype)
 
     def _with_intercept(self, parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -578,8 +635,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
         repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
         left = np.maximum(1.0 - weights / repeated * leverages, 1e-6)
-        targets = np.asarray(rows.y, dtype=np.float64)
-        residuals = targets - self.predict(ArraySource(rows.X))
+        predicted = self.predict(ArraySource(rows.X))
+        residuals = np.asarray(rows.y, dtype=np.float64).reshape(predicted.shape) - predicted
         return residuals / left.reshape(-1, *[1] * (residuals.ndim - 1))
 
     def _known_posterior(self) -> Posterior:

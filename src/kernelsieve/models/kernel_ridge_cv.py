@@ -29,7 +29,8 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
     Without ``features`` the kernel is learned: one rate and one monotone warp for each column by
     marginal likelihood on some of the rows (``kernels.learn``), and the family, the width and alpha
     by the error on other rows. Columns need no scaling. Up to 6,000 rows the ridge is that of the
-    exact kernel; with more rows it uses 2,000 landmarks.
+    exact kernel. With more rows it uses 2,000 features, or the exact kernel again where its
+    products take about a second and its error on other rows is lower by 1 % or more.
 
     With ``features`` every alpha and every gamma is tried on that map. One eigendecomposition
     serves all alphas. For maps that do not look at the target, the error is
@@ -251,7 +252,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         weights = given.take(learned.unseen).weights
         squares = np.mean(learned.residuals**2, axis=1)
         self.best_rmse_ = float(np.sqrt(np.average(squares, weights=weights)))
-        self.gamma_, self.alpha_, self.model_ = None, learned.chosen.alpha, learned.model
+        self.gamma_, self.alpha_, self.model_ = None, learned.model.alpha, learned.model
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self

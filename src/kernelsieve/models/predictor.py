@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
 from kernelsieve.kernels import Gaussian, Kernel, Product
-from kernelsieve.kernels.product import family_codes, product_gram
+from kernelsieve.kernels.tiles import family_codes, product_gram
 from kernelsieve.models.classifier import both_classes
 
 Scores = Callable[[NDArray[np.float64]], NDArray[np.float64]]

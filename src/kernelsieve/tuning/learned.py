@@ -28,6 +28,7 @@ from kernelsieve.kernels.learning.learner import (
     best_of_families,
 )
 from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.kernels.matrix import product_work
 from kernelsieve.kernels.product import log_distances
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
@@ -58,6 +59,8 @@ class LearnOptions:
         Rows that they are predicted from when the width and alpha of the winner are settled.
     judged_rows, judged_landmarks : int
         The same where landmarks will be used.
+    full_work : float
+        The largest `product_work` at which the exact kernel is an alternative to landmarks.
     families : int
         How many go from the likelihood to the judge.
     equal : tuple of str
@@ -95,6 +98,7 @@ class LearnOptions:
     final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
+    full_work: float = 1e10
     families: int = 2
     equal: tuple[str, ...] = ("laplacian", "gaussian")
     step: float = 2.0
@@ -158,6 +162,9 @@ class Chosen:
     tried : tuple of Judged
     scale : float
         The target's standard deviation, in which they measure errors.
+    full : tuple of Product and float, or None
+        The kernel and alpha for the exact kernel, where that is an alternative to landmarks:
+        narrower, as a rule.
     """
 
     kernel: Product
@@ -168,6 +175,7 @@ class Chosen:
     residuals: Array | None
     tried: tuple[Judged, ...]
     scale: float
+    full: tuple[Product, float] | None = None
 
 
 def adjusted(kernel: Product, factor: float, share: float) -> Product:
@@ -223,7 +231,7 @@ def choose_learned(
     search = _Search(
         rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact
     )
-    best, learner = search.run(among)
+    best, learner, full = search.run(among)
     _warn_at_edge(best, options, len(learner.rows))
     residuals = None
     if few:
@@ -235,7 +243,10 @@ def choose_learned(
         residuals = search.residuals(kernel, best.alpha, among, unseen)
     size = min(n, options.judged_landmarks if exact else options.landmarks)
     tried = tuple(search.tried)
-    return Chosen(kernel, best.alpha, exact, size, unseen, residuals, tried, search.scale)
+    alternative = None if full is None else (search.kernel(full, learner), full.alpha)
+    return Chosen(
+        kernel, best.alpha, exact, size, unseen, residuals, tried, search.scale, alternative
+    )
 
 
 def _share(n: int, options: LearnOptions) -> int:
@@ -260,8 +271,8 @@ class _Search:
     tried: list[Judged] = field(default_factory=list)
     scale: float = 1.0
 
-    def run(self, among: Rows) -> tuple[Judged, Learner]:
-        """Choose a kernel by some of the rows."""
+    def run(self, among: Rows) -> tuple[Judged, Learner, Judged | None]:
+        """Choose a kernel by some of the rows; and one for the exact kernel beside landmarks."""
         options = self.options
         n = len(among)
         learners, others = among, among
@@ -285,12 +296,23 @@ class _Search:
                 refined = learner.refine([best.fit], limit, self.verbose)
                 again = self._best(self._climb_all(compare, learner, refined))
                 best = self._best([best, self._varied(compare, learner, again)])
-        final = self._final(among, learners, others)
-        if final is not None and not self._late():
-            settled = self._climb(final, learner, best)
-            self.tried += settled
-            best = self._best(settled)
-        return best, learner
+        full = None
+        if not self.exact and self._is_affordable(best, learner):
+            full = self._settled(self._apart(among, learners, others), learner, best)
+        final = self._apart if self.exact else self._on_landmarks
+        return self._settled(final(among, learners, others), learner, best), learner, full
+
+    def _settled(self, final: RidgeErrors | None, learner: Learner, best: Judged) -> Judged:
+        """The width and alpha of a kernel as it will be used."""
+        if final is None or self._late():
+            return best
+        settled = self._climb(final, learner, best)
+        self.tried += settled
+        return self._best(settled)
+
+    def _is_affordable(self, best: Judged, learner: Learner) -> bool:
+        work = product_work(self.kernel(best, learner), *self.rows.shape)
+        return self.rows.resident and work <= self.options.full_work and not self._late()
 
     def repeated(self, best: Judged, learner: Learner) -> tuple[Rows, Array]:
         """Residuals of a smaller search that is repeated without each fold, at that fold."""
@@ -301,7 +323,7 @@ class _Search:
         splits = self.judge.folds(min(self.options.folds, n)) if n > 1 else []
         for choose, apart in splits:
             if not self._late():
-                best, learner = smaller.run(choose)
+                best, learner, _ = smaller.run(choose)
             found = self.residuals(self.kernel(best, learner), best.alpha, choose, apart)
             rows.append(apart)
             residuals.append(found)
@@ -347,18 +369,21 @@ class _Search:
         known = known[keyed_rows(len(known), options.known_rows, self.seed, "known")]
         return self._set_apart(known, apart)
 
-    def _final(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors | None:
-        """Rows that settle width and alpha as they will be used; None if they did that already."""
+    def _on_landmarks(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
+        """Rows that settle width and alpha of landmarks."""
         options = self.options
-        if not self.exact:
-            chosen = others[keyed_rows(len(others), options.judged_rows, self.seed, "judge")]
-            landmarks = keyed_rows(len(learners), options.judged_landmarks, self.seed, "landmarks")
-            return OnLandmarks(
-                self.rows.take(chosen),
-                np.ones(len(chosen), dtype=bool),
-                self.fit_intercept,
-                self.rows.take(learners[landmarks]).X,
-            )
+        chosen = others[keyed_rows(len(others), options.judged_rows, self.seed, "judge")]
+        landmarks = keyed_rows(len(learners), options.judged_landmarks, self.seed, "landmarks")
+        return OnLandmarks(
+            self.rows.take(chosen),
+            np.ones(len(chosen), dtype=bool),
+            self.fit_intercept,
+            self.rows.take(learners[landmarks]).X,
+        )
+
+    def _apart(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors | None:
+        """Rows that settle those of the exact kernel; None if they did that already."""
+        options = self.options
         free = self.judge.groups is None and self.judge.order is None
         apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
         known = np.setdiff1d(among, apart) if free else learners

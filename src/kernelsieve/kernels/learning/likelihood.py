@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dtrtri
 from kernelsieve._native.product_gram import CATEGORICAL, add_slopes
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS
-from kernelsieve.kernels.product import product_gram
+from kernelsieve.kernels.tiles import product_gram
 
 Array = NDArray[np.float64]
 

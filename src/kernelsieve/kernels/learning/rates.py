@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 
 from kernelsieve._native.product_gram import CATEGORICAL
 from kernelsieve.kernels.learning.likelihood import Objective
-from kernelsieve.kernels.product import Product, family_codes
+from kernelsieve.kernels.product import Product
+from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 
 Array = NDArray[np.float64]

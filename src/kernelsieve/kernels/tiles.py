@@ -1,0 +1,154 @@
+"""Tiles of kernel matrices, from the differences of scaled points while they are in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._native.product_gram import (
+    CATEGORICAL,
+    LAPLACIAN,
+    multiply_exponentials,
+    multiply_materns,
+)
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, empty_gram
+
+FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
+# Matern's polynomials are at most the inverse of their exponentials. With few columns at a time
+# and nothing below this exponent, neither overflows float32.
+POLYNOMIAL_COLUMNS = 16
+LOWEST_EXPONENT = -87.0
+MIDDLE_ROWS = 101
+
+
+def family_codes(families: Iterable[str]) -> NDArray[np.int64]:
+    """What compiled code knows the families by."""
+    return np.array([FAMILIES.index(family) for family in families], dtype=np.int64)
+
+
+class PointTiles:
+    """Tiles of a product of one-dimensional kernels.
+
+    Differences are taken before they are squared or added up, so nothing cancels in float32.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n, d)
+        Scaled points: a column's kernel is a function of ``|u - v|``.
+    right : ndarray of shape (m, d)
+    codes : ndarray of shape (d,)
+        Of the families.
+    rates : ndarray of shape (d,)
+        Those of categorical columns are used; others are in the points already.
+    dtype : float32 or float64
+        Of the arithmetic and of the values.
+    function : callable, optional
+        Of minus the squared distance, in place of exp, with ``out``.
+    """
+
+    def __init__(
+        self,
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        codes: NDArray[np.int64],
+        rates: NDArray[np.float64],
+        dtype: Any,
+        function: Callable[..., Any] = np.exp,
+    ) -> None:
+        self.shape, self.dtype, self.function = (len(left), len(right)), np.dtype(dtype), function
+        middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
+        self.chunks = []
+        for columns, polynomial in _chunks(codes):
+            own = left[:, columns] - middle[columns]
+            other = own if right is left else right[:, columns] - middle[columns]
+            points = np.ascontiguousarray(own, dtype=dtype)
+            lines = np.ascontiguousarray(other.T, dtype=dtype)
+            self.chunks.append(
+                (points, lines, codes[columns], rates[columns].astype(dtype), polynomial)
+            )
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        """Write the kernel of some rows and columns into a contiguous array."""
+        if not self.chunks:
+            out[...] = 1
+        for place, (points, lines, codes, rates, polynomial) in enumerate(self.chunks):
+            part = out if place == 0 else np.empty_like(out)
+            part[...] = 0
+            one = self.dtype.type(1)
+            # Compiled loops are vectors where rows are contiguous only.
+            pair = points[rows], np.ascontiguousarray(lines[:, columns]), codes
+            if polynomial:
+                factor = np.ones_like(part)
+                multiply_materns(*pair, one, part, factor)
+                factor[part < LOWEST_EXPONENT] = 0
+            else:
+                multiply_exponentials(*pair, rates, one, part)
+            self.function(part, out=part)
+            if polynomial:
+                part *= factor
+            if place:
+                out *= part
+
+
+def scaled_tiles(
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    scale: float,
+    code: int,
+    dtype: Any,
+    function: Callable[..., Any] = np.exp,
+) -> PointTiles:
+    """Tiles of a kernel of one family with one scale for all columns."""
+    left = X.astype(np.float64) * scale
+    right = left if Y is X else Y.astype(np.float64) * scale
+    codes = np.full(X.shape[1], code, dtype=np.int64)
+    return PointTiles(left, right, codes, np.ones(len(codes)), dtype, function)
+
+
+def product_gram(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    rates: NDArray[np.float64],
+    dtype: Any,
+    n_jobs: int | None = None,
+) -> NDArray[Any]:
+    """The exact kernel of all pairs of scaled points; see `PointTiles`.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+    """
+    tiles = PointTiles(left, right, codes, rates, dtype)
+    gram = empty_gram(left, right, dtype)
+
+    def fill(rows: slice) -> None:
+        for start in range(0, gram.shape[1], TILE_COLUMNS):
+            columns = slice(start, min(start + TILE_COLUMNS, gram.shape[1]))
+            part = np.empty((rows.stop - rows.start, columns.stop - start), dtype=gram.dtype)
+            tiles(rows, columns, part)
+            gram[rows, columns] = part
+
+    map_row_blocks(fill, len(left), TILE_ROWS, n_jobs)
+    return gram
+
+
+def _middle(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A point amid most others: differences do not see the origin, rounding does."""
+    some = points[:: max(1, len(points) // MIDDLE_ROWS)]
+    return np.median(some, axis=0) if len(some) else np.zeros(points.shape[1])
+
+
+def _chunks(codes: NDArray[np.int64]) -> Iterable[tuple[NDArray[np.int64], bool]]:
+    """Columns to take together, sorted by family, and whether they have polynomials."""
+    order = np.argsort(codes, kind="stable")
+    plain = (codes[order] <= LAPLACIAN) | (codes[order] == CATEGORICAL)
+    if plain.any():
+        yield order[plain], False
+    others = order[~plain]
+    for start in range(0, len(others), POLYNOMIAL_COLUMNS):
+        yield others[start : start + POLYNOMIAL_COLUMNS], True

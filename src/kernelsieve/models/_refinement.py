@@ -1,0 +1,203 @@
+"""The ridge of the full kernel: which preconditioner, which float type, and whether it pays."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._random import keyed_rows
+from kernelsieve.diagnostics import KernelSample
+from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.kernels import Kernel
+from kernelsieve.kernels.matrix import KernelMatrix, product_work
+from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_exact, solve_exact_at_once
+from kernelsieve.linalg.solvers import Solution
+from kernelsieve.sources.base import ArraySource, Block
+
+LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
+TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
+LANDMARKS = 1000  # of the preconditioner that is tried beside the features
+# alpha below so many times the rounding of a kernel matrix in float32 needs float64.
+SAFE_ALPHA = 8.0
+# `product_work` up to which refine="auto" tries the kernel: about a second on one core.
+MOST_WORK = 1e10
+JUDGES = 2000  # rows at which the features are compared with the kernel
+JUDGE_TOL, AUTO_TOL = 3e-3, 1e-3  # residuals at which predictions hardly change any more
+WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When iterations end.
+
+    Attributes
+    ----------
+    tol : float
+        Relative residual.
+    max_iter : int
+    deadline : float
+        The value of ``time.monotonic()`` after which none begins.
+    """
+
+    tol: float
+    max_iter: int
+    deadline: float = math.inf
+
+
+@dataclass(frozen=True)
+class FullKernel:
+    """How the ridge of a kernel is solved on all rows.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    features : FeatureMap
+        Fitted: the preconditioner, unless landmarks do better.
+    alpha : float
+    fit_intercept : bool
+    block_rows : int
+        Rows whose features a thread holds at a time.
+    seed : int
+    n_jobs : int or None
+    report : callable
+        Gets the number of each iteration, and the residual.
+    """
+
+    kernel: Kernel
+    features: FeatureMap
+    alpha: float
+    fit_intercept: bool
+    block_rows: int
+    seed: int
+    n_jobs: int | None
+    report: Callable[[int, float], None]
+
+    def solve(self, rows: Block, stop: Stop, start: Array | None = None) -> tuple[Solution, Array]:
+        """Dual coefficients of the rows, of shape (n, m), and intercepts.
+
+        ``start`` is a guess of the dual coefficients.
+        """
+        exact = Block(rows.X.astype(np.float64, copy=False), rows.y, rows.weights)
+        if len(rows) <= LARGEST_KERNEL_MATRIX:
+            return solve_exact_at_once(
+                self.kernel, exact, self.alpha, self.fit_intercept, self.n_jobs
+            )
+        source = ArraySource(exact.X, exact.y, exact.weights)
+        evaluate = self.preconditioner(rows)._transform_block
+        blocks = FeatureBlocks(evaluate, source, self.block_rows, self.n_jobs)
+        K = KernelMatrix(self.kernel, exact.X, dtype=np.float64, n_jobs=self.n_jobs)
+        coarse = None
+        if self._coarse(exact):
+            coarse = KernelMatrix(self.kernel, exact.X, n_jobs=self.n_jobs)
+        return solve_exact(
+            K,
+            blocks,
+            self.alpha,
+            self.fit_intercept,
+            stop.tol,
+            stop.max_iter,
+            self.report,
+            coarse=coarse,
+            start=start,
+            deadline=stop.deadline,
+        )
+
+    def _coarse(self, rows: Block) -> bool:
+        """Whether K + alpha I keeps its meaning if K is rounded to float32."""
+        rounding = float(np.finfo(np.float32).eps) / 2 * math.sqrt(len(rows))
+        largest = 1.0 if rows.weights is None else float(np.max(rows.weights))
+        bounded = bool((self.kernel.diag(rows.X[:TRIAL_ROWS]) <= 1.0 + 1e-9).all())
+        return bounded and self.alpha > SAFE_ALPHA * rounding * largest
+
+    def preconditioner(self, rows: Block) -> FeatureMap:
+        """The features, or landmarks of the same kernel if those leave fewer iterations."""
+        features, n = self.features, len(rows)
+        if _are_pivots(features):
+            return features
+        landmarks = NystromFeatures(
+            min(n, LANDMARKS),
+            kernel=self.kernel,
+            landmarks="rpcholesky",
+            random_state=self.seed,
+            n_jobs=self.n_jobs,
+        ).fit(rows.X)
+        some = rows.X[np.sort(keyed_rows(n, min(n, TRIAL_ROWS), self.seed, "preconditioner"))]
+        sample = KernelSample(self.kernel, some, self.alpha, n, self.n_jobs)
+        return min((landmarks, features), key=lambda map_: _condition(sample, map_))
+
+    def affordable(self, n_rows: int, n_columns: int) -> bool:
+        """Whether some tens of iterations take seconds rather than minutes."""
+        return product_work(self.kernel, n_rows, n_columns) <= MOST_WORK
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The full kernel on some of the rows, judged at the others.
+
+    Attributes
+    ----------
+    alpha : float
+    dual : ndarray of shape (n_known, m)
+        Coefficients of the rows that are known.
+    residuals : ndarray of shape (n_apart, m)
+        At the other rows.
+    """
+
+    alpha: float
+    dual: Array
+    residuals: Array
+
+
+def trials(
+    full: FullKernel, known: Block, apart: Block, alphas: Sequence[float], stop: Stop
+) -> list[Trial]:
+    """Solve for the kernel on some of the rows with each alpha; the next starts from the last."""
+    found: list[Trial] = []
+    matrix = KernelMatrix(
+        full.kernel,
+        apart.X.astype(np.float64),
+        known.X.astype(np.float64),
+        dtype=np.float64,
+        n_jobs=full.n_jobs,
+    )
+    shared = replace(full, features=full.preconditioner(known))
+    for alpha in alphas:
+        start = found[-1].dual if found else None
+        solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
+        residuals = apart.y - (matrix @ solution.values + intercepts)
+        found.append(Trial(alpha, solution.values, residuals))
+        if time.monotonic() > stop.deadline:
+            break
+    return found
+
+
+def mean_square(residuals: Array, weights: Array | None) -> float:
+    """The weighted mean of squared residuals over rows and outputs."""
+    return float(np.average(np.mean(residuals**2, axis=1), weights=weights))
+
+
+def pays(refined: float, features: float) -> bool:
+    """Whether a mean square is lower by enough."""
+    return refined < (1.0 - WORTH) ** 2 * features
+
+
+def _are_pivots(features: FeatureMap) -> bool:
+    return isinstance(features, NystromFeatures) and _is_text(features.landmarks, "rpcholesky")
+
+
+def _is_text(value: Any, text: str) -> bool:
+    return isinstance(value, str) and value == text
+
+
+def _condition(sample: KernelSample, features: FeatureMap) -> float:
+    """The condition number that features leave as a preconditioner, on a sample."""
+    sides = sample.sides(features._transform_block(sample.rows))
+    return (1.0 + max(sides.lower, 0.0)) / max(1.0 - sides.upper, 1e-12)

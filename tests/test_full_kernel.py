@@ -1,0 +1,211 @@
+"""The full kernel: products that never store it, and the ridge that they solve."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, NystromFeatures
+from kernelsieve.kernels import Gaussian, Laplacian, Matern, Polynomial, Product, Warp
+from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.linalg.solvers import conjugate_gradients
+from kernelsieve.models import _refinement
+
+MIXED = Product(
+    [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],
+    ["gaussian", "laplacian", "laplacian", "matern32", "matern32", "matern52", "categorical"],
+)
+KERNELS = {
+    "Gaussian": Gaussian(0.2),
+    "Laplacian": Laplacian(0.2),
+    "Matern 1/2": Matern(2.0, 0.5),
+    "Matern 5/2": Matern(2.0, 2.5),
+    "Matern 2.2": Matern(2.0, 2.2),
+    "product": MIXED,
+    "many columns of one family": Product(np.linspace(0.1, 0.4, 7), "laplacian"),
+    "warps": Product(0.3, "matern52", [Warp("log", 0.1, 2.0)] * 7),
+    "no column": Product(0.0),
+}
+
+
+def rows(n: int, seed: int = 0) -> np.ndarray:
+    X = np.random.default_rng(seed).normal(size=(n, 7))
+    X[:, -1] = np.random.default_rng(seed + 1).integers(3, size=n)
+    return X
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_products_are_those_of_the_gram_matrix(name):
+    """n = 1,200 has two columns of tiles, the last of which is short."""
+    kernel, X, Y = KERNELS[name], rows(1200), rows(150, seed=3)
+    V = np.random.default_rng(2).normal(size=(len(X), 3)) * [1.0, 1e-30, 1e30]
+    for matrix, other in ((kernel(X), None), (kernel(Y, X), X)):
+        left = X if other is None else Y
+        exact = KernelMatrix(kernel, left, other, dtype=np.float64) @ V
+        # Sums of 1,200 values: each is right up to rounding.
+        bound = 1200 * np.finfo(np.float64).eps * np.abs(V).max(axis=0)
+        assert (np.abs(exact - matrix @ V) < 4 * bound).all()
+        coarse = KernelMatrix(kernel, left, other) @ V
+        spread = np.finfo(np.float32).eps * np.linalg.norm(V, axis=0)
+        assert (np.abs(coarse - exact) < 16 * spread).all()
+
+
+def test_products_against_pairs_of_points():
+    X, v = rows(140), np.linspace(-1.0, 1.0, 140)[:, None]
+    rates, families = list(MIXED.rates), list(MIXED.families)
+    K = np.array([[oracles.product(x, y, rates, families) for y in X] for x in X])
+    np.testing.assert_allclose(KernelMatrix(MIXED, X, dtype=np.float64) @ v, K @ v, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_change_no_bit(dtype):
+    X, V = rows(700), np.random.default_rng(0).normal(size=(700, 2))
+    one, three = (KernelMatrix(MIXED, X, dtype=dtype, n_jobs=jobs) @ V for jobs in (1, 3))
+    np.testing.assert_array_equal(one, three)
+
+
+def test_sparse_rows_missing_values_and_other_kernels_take_the_general_way():
+    X = rows(200)
+    S = sp.csr_array(np.where(np.abs(X) > 1, X, 0.0))
+    v = np.ones((200, 1))
+    for kernel, points in (
+        (Gaussian(0.3), S),
+        (Laplacian(0.3), S),
+        (Matern(), S),
+        (Product(0.3, "laplacian"), S),
+        (Polynomial(2), X),
+    ):
+        product = KernelMatrix(kernel, points, dtype=np.float64) @ v
+        np.testing.assert_allclose(product, kernel(points) @ v, rtol=1e-10)
+    X[::7, 2] = np.nan
+    kernel = MIXED.with_references(X)
+    product = KernelMatrix(kernel, X, dtype=np.float64) @ v
+    np.testing.assert_allclose(product, kernel(X) @ v, rtol=1e-10)
+
+
+# --- conjugate gradients in float32 --------------------------------------------------------------
+
+
+def system(n: int = 400, alpha: float = 1e-2) -> tuple[np.ndarray, np.ndarray]:
+    A = Laplacian(0.1)(rows(n)) + alpha * np.eye(n)
+    return A, np.random.default_rng(1).normal(size=(n, 2))
+
+
+def test_coarse_products_reach_the_accuracy_of_float64():
+    A, right = system()
+    coarse = A.astype(np.float32).astype(np.float64)
+    solution = conjugate_gradients(
+        lambda V: A @ V, right, np.copy, 1e-10, 5000, coarse=lambda V: coarse @ V
+    )
+    assert solution.residual <= 1e-10
+    expected = np.linalg.solve(A, right)
+    assert np.abs(solution.values - expected).max() < 1e-6 * np.abs(expected).max()
+
+
+def test_coarse_products_that_are_useless_are_given_up():
+    A, right = system(alpha=1e-2)
+    noise = np.random.default_rng(0).normal(size=A.shape)
+    solution = conjugate_gradients(
+        lambda V: A @ V, right, np.copy, 1e-8, 5000, coarse=lambda V: (A - noise @ noise.T) @ V
+    )
+    assert solution.residual <= 1e-8
+
+
+def test_a_good_start_saves_iterations_and_a_bad_one_does_no_harm():
+    A, right = system()
+    cold = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000)
+    near = cold.values * (1 + 1e-5)
+    warm = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000, start=near)
+    assert warm.iterations < cold.iterations
+    assert warm.residual <= 1e-8
+    bad = conjugate_gradients(lambda V: A @ V, right, np.copy, 1e-8, 5000, start=1e9 * right)
+    assert bad.iterations == cold.iterations
+
+
+# --- the ridge -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def by_gradients(monkeypatch):
+    """Conjugate gradients for small tables, too."""
+    monkeypatch.setattr(_refinement, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.kernel_ridge.LARGEST_KERNEL_MATRIX", 0)
+
+
+def dense_ridge(kernel, X, Y, weights, alpha, new):
+    """Predictions of the exact ridge with an intercept."""
+    n = len(X)
+    system = np.block(
+        [[kernel(X) + alpha * np.diag(1 / weights), np.ones((n, 1))], [np.ones((1, n)), 0.0]]
+    )
+    solution = np.linalg.solve(system, np.vstack([Y, np.zeros((1, Y.shape[1]))]))
+    return kernel(new, X) @ solution[:-1] + solution[-1]
+
+
+@pytest.mark.parametrize("name", ["Gaussian", "Laplacian", "Matern 5/2", "product", "warps"])
+def test_refinement_is_the_dense_solution(name, by_gradients):
+    """With weights and two outputs; alpha is small enough for float32 to need corrections."""
+    X, new, kernel = rows(500), rows(60, seed=5), KERNELS[name]
+    Y = np.column_stack([np.sin(X[:, 0]) + X[:, 2], 5.0 + X[:, 1] ** 2])
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
+    features = FourierFeatures(50, gamma=0.2, random_state=0)
+    if name != "Gaussian":
+        features = NystromFeatures(50, kernel=kernel, random_state=0)
+    model = KernelRidge(features, alpha=1e-3, refine=True, tol=1e-9, random_state=0)
+    model.fit(X, Y, weights)
+    expected = dense_ridge(model.features_.kernel_, X, Y, weights, 1e-3, new)
+    assert model.residual_ <= 1e-9
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-6)
+
+
+def test_landmarks_precondition_where_they_do_better(by_gradients):
+    """Few Fourier features leave hundreds of iterations, the landmarks a handful."""
+    X = rows(800)
+    y = np.sin(X[:, 0]) + X[:, 2]
+    features = FourierFeatures(30, gamma=0.2, random_state=0)
+    model = KernelRidge(features, alpha=1e-3, refine=True, random_state=0).fit(X, y)
+    assert model.n_iter_ <= 8
+
+
+def test_a_time_limit_returns_what_there_is(by_gradients):
+    X = rows(500)
+    model = KernelRidge(
+        NystromFeatures(5, kernel=MIXED, landmarks="rpcholesky", random_state=0),
+        alpha=1e-4,
+        refine=True,
+        tol=1e-14,
+        time_limit=1e-3,
+    )
+    began = time.monotonic()
+    with pytest.warns(ConvergenceWarning, match=r"raise time_limit=0\.001 or alpha"):
+        model.fit(X, np.sin(X[:, 0]))
+    assert time.monotonic() - began < 20.0
+    assert 1e-14 < model.residual_ <= 1.5
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_auto_refines_where_it_pays(smooth, by_gradients):
+    """A wiggly function without noise needs more than 20 features; noise does not."""
+    X = rows(1500)[:, :3]
+    y = np.sin(2 * X[:, 0]) * X[:, 1] if smooth else np.random.default_rng(0).normal(size=1500)
+    features = NystromFeatures(20, kernel=Gaussian(0.3), random_state=0)
+    alpha = 1e-3 if smooth else 1e3
+    model = KernelRidge(features, alpha=alpha, refine="auto", random_state=0).fit(X, y)
+    assert hasattr(model, "dual_coef_") == smooth
+    if smooth:
+        assert model.residual_ <= 1e-3
+        plain = KernelRidge(features, alpha=alpha).fit(X, y)
+        assert model.score(X, y) > plain.score(X, y)
+
+
+def test_auto_leaves_large_tables_to_the_features(by_gradients, monkeypatch):
+    monkeypatch.setattr(_refinement, "MOST_WORK", 1e3)
+    X = rows(300)
+    model = KernelRidge(AdaptiveFeatures(20, random_state=0), refine="auto").fit(X, X[:, 0])
+    assert not hasattr(model, "dual_coef_")
