@@ -322,3 +322,18 @@ def test_the_public_name(tmp_path: Path) -> None:
     file = onnx.load(tmp_path / "m.onnx")
     assert {entry.domain for entry in file.opset_import} == {""}  # standard operators only
     assert file.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from kernelsieve.cli import main
+
+    X = rows(60)
+    kernelsieve.save(KernelRidge(MAPS["row norm"]).fit(X, target(X)), tmp_path / "m.ks")
+    kernelsieve.save(ObliviousFeatures(20, random_state=0).fit(X), tmp_path / "o.ks")
+    for name, code, said in (("m", 0, "Wrote:"), ("o", 2, "fast transforms")):
+        with pytest.raises(SystemExit) as ended:
+            main(["export", str(tmp_path / f"{name}.ks"), str(tmp_path / f"{name}.onnx")])
+        assert ended.value.code == code
+        output = capsys.readouterr()
+        assert said in output.out + output.err
+        assert (tmp_path / f"{name}.onnx").exists() == (code == 0)

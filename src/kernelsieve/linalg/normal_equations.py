@@ -114,6 +114,21 @@ class NormalEquations(Persistent):
             int(np.count_nonzero(roots)),
         )
 
+    def faded(self, factor: float) -> NormalEquations:
+        """The same sums with all weights multiplied by a factor below 1: older rows count less.
+
+        The number of rows shrinks with them: what is forgotten tells nothing about the noise.
+        """
+        return NormalEquations(
+            factor * self.gram,
+            factor * self.moment,
+            factor * self.feature_sum,
+            factor * self.target_sum,
+            factor * self.target_squares,
+            factor * self.weight,
+            round(factor * self.n_rows),
+        )
+
     def __iadd__(self, other: NormalEquations) -> NormalEquations:
         self.gram += other.gram
         self.moment += other.moment

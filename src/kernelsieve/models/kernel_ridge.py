@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import time
 import warnings
 from dataclasses import replace
@@ -69,6 +70,7 @@ from kernelsieve.models._refinement import (
     pays,
     trials,
 )
+from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
@@ -279,7 +281,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, forget: float = 0.0
+    ) -> Self:
         """Add rows to the ridge; the map stays as it is.
 
         The first call uses ``features`` if they are fitted already, and fits them to its rows
@@ -292,12 +296,21 @@ class KernelRidge(RegressorMixin, FeatureModel):
             Targets; None takes those of a source.
         sample_weight : array-like of shape (n,), optional
             Multiplies the squared errors.
+        forget : float, default 0.0
+            The share of what was learned before that is forgotten first, from 0 to below 1: the
+            weights of all earlier rows are multiplied by ``1 - forget``. With calls of n rows each,
+            the model remembers about ``n / forget`` of them.
 
         Returns
         -------
         self
         """
         alpha = self._checked_alpha()
+        if not (isinstance(forget, numbers.Real) and 0.0 <= float(forget) < 1.0):
+            raise ValueError(
+                f"forget={forget!r} must be at least 0 and below 1: it is the share of earlier "
+                "rows to forget"
+            )
         if self.refine:
             raise ValueError(f"refine={self.refine!r} needs all rows at once: use fit")
         first = self._equations is None
@@ -319,6 +332,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         known = len(self._equations.target_sum)
         if outputs != known:
             raise ValueError(f"y has {outputs} outputs, but earlier rows had {known}")
+        if forget and not first:
+            self._equations = self._equations.faded(1.0 - float(forget))
         self._equations += self._accumulate(rows)
         self._adopt(solve_ridge(self._equations, alpha, self.fit_intercept))
         return self
@@ -530,6 +545,38 @@ class KernelRidge(RegressorMixin, FeatureModel):
             noise = np.asarray(self.noise_variance_)
             deviations = np.sqrt(np.multiply.outer(np.concatenate(variances), noise))
             return mean, finite(deviations.astype(X.dtype), "the deviations")
+
+    def drift(self, X: Any) -> Drift:
+        """Report how far rows are from those of the fit.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d)
+
+        Returns
+        -------
+        Drift
+        """
+        check_is_fitted(self)
+        X = self._valid_rows(X)
+        if self.marginals_ is None:
+            raise ValueError(
+                f"the model knows no ranges of its {self.n_features_in_:,} columns: they are kept "
+                "for at most 4,096"
+            )
+        outside, missing = outside_range(X, self.marginals_)
+        kernel = self.features_.kernel_
+        trace = kernel.diag(X).astype(np.float64)
+        unseen = np.concatenate(
+            self._map_blocks(lambda Z, block: unseen_part(kernel, block.X, Z), X)
+        )
+        return Drift(
+            float(trace[outside.any(axis=1)].sum() / trace.sum()),
+            outside.mean(axis=0),
+            missing,
+            float(unseen.sum() / trace.sum()),
+            len(trace),
+        )
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
