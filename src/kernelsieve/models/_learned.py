@@ -13,10 +13,11 @@ from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models._refinement import (
-    AUTO_TOL,
-    JUDGE_TOL,
+    AUTO_SHARE,
     LANDMARKS,
+    LARGEST_TOL,
     Stop,
+    judge_tol,
     mean_square,
     pays,
     trials,
@@ -98,7 +99,7 @@ def fit_learned(
     deadline = math.inf if time_limit is None else began + time_limit
     if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
         return learned
-    stop = Stop(JUDGE_TOL, 1, deadline, quiet=True)
+    stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, given, rows, alphas is None, judge.seed, stop)
 
 
@@ -124,7 +125,8 @@ def _refined(
 
     judges = None if apart.weights is None else apart.weights[decide]
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
-    stop = replace(stop, max_iter=full.most_iterations(known))
+    tol = judge_tol(learned.residuals, apart.y)
+    stop = replace(stop, tol=tol, max_iter=full.most_iterations(known))
     tried = trials(full, known, apart, alphas, stop)
     best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
     if not pays(best.residuals[decide], learned.residuals[decide], judges):
@@ -132,7 +134,7 @@ def _refined(
     start = np.zeros((n, best.dual.shape[1]))
     start[numbers] = best.dual
     refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
-    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
+    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_SHARE * tol), start)
     return LearnedRidge(
         refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]
     )

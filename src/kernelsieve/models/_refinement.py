@@ -30,7 +30,9 @@ MOST_WORK = 1e10
 SOLVE_WORK, ITERATIONS = 1e11, (4, 50)  # of one solve in the learned default
 FLOAT64_COST = 3.0  # of a product in float64, in products in float32
 JUDGES = 2000  # rows at which the features are compared with the kernel
-JUDGE_TOL, AUTO_TOL = 3e-3, 1e-3  # residuals at which predictions hardly change any more
+# Residuals at which predictions hardly change any more: relative to the error of the features, in
+# deviations of the target, and at most; after the trial they fall to a third.
+UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
 DEVIATIONS = 2.0  # of the mean gain that it has to be above zero
 
@@ -200,6 +202,13 @@ def narrowed(dual: Array, targets: Array, tol: float) -> NDArray[Any]:
     rounding = float(np.finfo(np.float32).eps) * np.linalg.norm(dual, axis=0)
     harmless = (rounding <= 0.1 * tol * targets.std(axis=0)).all()
     return dual.astype(np.float32) if harmless and len(dual) > LARGEST_KERNEL_MATRIX else dual
+
+
+def judge_tol(residuals: Array, targets: Array) -> float:
+    """The residual to solve for, so that what is unsolved is little beside the errors."""
+    spread = float(np.mean(np.var(targets, axis=0)))
+    error = math.sqrt(float(np.mean(residuals**2)) / spread) if spread > 0 else 1.0
+    return float(np.clip(UNSOLVED * error, 1e-9, LARGEST_TOL))
 
 
 def mean_square(residuals: Array, weights: Array | None) -> float:

@@ -61,12 +61,12 @@ from kernelsieve.models._base import (
     times,
 )
 from kernelsieve.models._refinement import (
-    AUTO_TOL,
-    JUDGE_TOL,
+    AUTO_SHARE,
     JUDGES,
     LARGEST_KERNEL_MATRIX,
     FullKernel,
     Stop,
+    judge_tol,
     narrowed,
     pays,
     trials,
@@ -122,7 +122,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         or pivoted-Cholesky landmarks if those do better, are the preconditioner, and are chosen
         without y. "auto" does it up to 6,000 rows, and for more rows where an iteration takes a
         second or less and the error on rows set apart falls by 1 % or more; it stops at a residual
-        of 1e-3. Every prediction then takes n kernel values.
+        of 1e-3 or less. Every prediction then takes n kernel values.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
@@ -436,13 +436,14 @@ class KernelRidge(RegressorMixin, FeatureModel):
             apart = np.sort(keyed_rows(n, min(JUDGES, n // 10), full.seed, "apart"))
             known = np.setdiff1d(np.arange(n), apart)
             judges = rows.take(apart)
-            stop = replace(limit, tol=max(self.tol, JUDGE_TOL))
-            (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
             left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
+            stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
+            (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
             if pays(trial.residuals, left_out, judges.weights):
                 start = np.zeros((n, judges.y.shape[1]))
                 start[known] = trial.dual
-                self._refine(rows, alpha, replace(limit, tol=max(self.tol, AUTO_TOL)), start)
+                stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
+                self._refine(rows, alpha, stop, start)
 
     def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
         return FullKernel(
