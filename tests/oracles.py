@@ -14,6 +14,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import eval_gegenbauer
 
 Array = NDArray[np.float64]
 Index = tuple[int, ...]
@@ -110,6 +111,82 @@ def bessel_k(nu: float, z: float) -> float:
         if term < 1e-20 * total:
             return step * total
     raise AssertionError("unreachable")
+
+
+def cosine(x: Sequence[float], y: Sequence[float]) -> float:
+    """The cosine of the angle, within [-1, 1]."""
+    lengths = math.sqrt(dot(x, x)) * math.sqrt(dot(y, y))
+    return max(-1.0, min(1.0, dot(x, y) / lengths))
+
+
+def arc_cosine(x: Sequence[float], y: Sequence[float], order: int = 1) -> float:
+    """|x|^n |y|^n J_n(theta) / pi, after Cho and Saul (2009); 0 for a zero point."""
+    if not any(x) or not any(y):
+        return 0.0
+    theta = math.acos(cosine(x, y))
+    left, c = math.pi - theta, math.cos(theta)
+    J = {
+        0: left,
+        1: math.sin(theta) + left * c,
+        2: 3.0 * math.sin(theta) * c + left * (1.0 + 2.0 * c * c),
+    }[order]
+    return (dot(x, x) * dot(y, y)) ** (order / 2) * J / math.pi
+
+
+def neural_tangent(x: Sequence[float], y: Sequence[float], depth: int = 1) -> float:
+    """The recursion of Jacot et al. (2018) for ReLU networks without biases; 0 for a zero point."""
+    if not any(x) or not any(y):
+        return 0.0
+    t = cosine(x, y)
+    tangent = t
+    for _ in range(depth):
+        theta = math.acos(max(-1.0, min(1.0, t)))
+        slope = (math.pi - theta) / math.pi
+        t = (math.sin(theta) + (math.pi - theta) * math.cos(theta)) / math.pi
+        tangent = tangent * slope + t
+    return math.sqrt(dot(x, x) * dot(y, y)) * tangent
+
+
+def zonal(
+    x: Sequence[float], y: Sequence[float], coefficients: Sequence[float], power: float = 0.0
+) -> float:
+    """|x|^p |y|^p sum_l c_l P_l(t): scipy's Gegenbauer polynomials, with P_l(1) = 1."""
+    if not any(x) or not any(y):
+        return 0.0
+    half, t = (len(x) - 2) / 2, cosine(x, y)
+
+    def polynomial(w: int) -> float:
+        if len(x) == 1:
+            return t ** (w % 2)
+        if len(x) == 2:
+            return math.cos(w * math.acos(t))
+        return float(eval_gegenbauer(w, half, t) / eval_gegenbauer(w, half, 1.0))
+
+    total = math.fsum(c * polynomial(w) for w, c in enumerate(coefficients))
+    return (dot(x, x) * dot(y, y)) ** (power / 2) * total
+
+
+def network_tangent(X: Array, depth: int, width: int, rng: np.random.Generator) -> Array:
+    """The Gram matrix of the gradients of one random ReLU network, by back propagation.
+
+    Weights are N(0, 2 / width); the gradient along the weights of a layer is the outer product of
+    its inputs and of the derivatives of the output along its units.
+    """
+    layers, slopes, weights = [X], [], []
+    for _ in range(depth):
+        W = rng.standard_normal((layers[-1].shape[1], width))
+        scale = math.sqrt(2.0 / width)
+        units = layers[-1] @ W
+        weights.append(W * scale)
+        slopes.append((units > 0) * 1.0)
+        layers.append(np.maximum(units, 0.0) * scale)
+    tangent = layers[-1] @ layers[-1].T
+    back = np.broadcast_to(rng.standard_normal(width), (len(X), width))
+    for layer, slope, W in zip(layers[-2::-1], slopes[::-1], weights[::-1], strict=True):
+        back = back * slope
+        tangent = tangent + (back @ back.T) * (2.0 / width) * (layer @ layer.T)
+        back = back @ W.T
+    return tangent
 
 
 def gram(

@@ -85,6 +85,7 @@ MODULES = (
     "dask",
     "datasets",
     "diagnostics",
+    "explanation",
     "features",
     "kernels",
     "models",

@@ -42,6 +42,7 @@ MAY_USE: dict[str, set[str]] = {
     "models": ESTIMATORS | {"tuning"},
     "tables": ESTIMATORS | {"tuning", "models"},
     "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
+    "export": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "plots": ESTIMATORS | {"models"},
     "explanation": ESTIMATORS | {"tuning", "models", "tables", "plots"},
     "datasets": {*HELPERS, "tables"},
@@ -64,6 +65,8 @@ USED_BY = {
 # Imported inside functions only: each of them is optional or slow to import.
 LAZY = {
     "matplotlib",
+    "onnx",
+    "onnxruntime",
     "dask",
     "distributed",
     "pandas",

@@ -21,13 +21,16 @@ from sklearn.gaussian_process import kernels as gaussian_process_kernels
 from sklearn.metrics import pairwise
 
 from kernelsieve.kernels import (
+    ArcCosine,
     DotProduct,
     Exponential,
     Gaussian,
     InversePolynomial,
     Laplacian,
     Matern,
+    NeuralTangent,
     Polynomial,
+    Zonal,
     resolve_kernel,
 )
 from kernelsieve.testing.data import SPARSE_FORMS, stored_arrays
@@ -67,6 +70,18 @@ KERNELS: dict[str, tuple[Any, Truth]] = {
         )
         for nu in (0.5, 0.8, 1.5, 2.5, 4.0)
     },
+    **{
+        f"arc-cosine {order}": (
+            ArcCosine(order),
+            functools.partial(oracles.arc_cosine, order=order),
+        )
+        for order in (0, 1, 2)
+    },
+    "neural tangent": (NeuralTangent(3), functools.partial(oracles.neural_tangent, depth=3)),
+    "zonal": (
+        Zonal([0.5, 0.0, 1.0, 0.25], power=1.5),
+        functools.partial(oracles.zonal, coefficients=[0.5, 0.0, 1.0, 0.25], power=1.5),
+    ),
 }
 SERIES = [
     "gaussian",
@@ -189,7 +204,7 @@ def test_threads_do_not_change_the_bits(name: str) -> None:
 def test_few_rows(name: str, n: int) -> None:
     kernel, truth = KERNELS[name]
     X = data(2, 1)[:n]
-    np.testing.assert_allclose(kernel(X), oracles.gram(truth, X), rtol=1e-7)
+    np.testing.assert_allclose(kernel(X), oracles.gram(truth, X), rtol=1e-7, atol=1e-14)
     np.testing.assert_allclose(kernel(X, data(3, 1)), oracles.gram(truth, X, data(3, 1)), rtol=1e-7)
 
 

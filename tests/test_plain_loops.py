@@ -20,7 +20,7 @@ from numba import config
 
 import kernelsieve as ks
 from kernelsieve._random import keyed_rows
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Product, Warp
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]
@@ -40,6 +40,11 @@ def with_gaps() -> Any:
     return X
 
 
+def warped() -> Product:
+    warps = [Warp.fit(dense(3)[:, i], k) for i, k in enumerate(("identity", "log", "rank"))]
+    return Product([0.7, 0.7, 0.7], "gaussian", warps)
+
+
 def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Features:
     options = {"random_state": 0, "n_jobs": 1, **options}
     return lambda: shapes.as_dense(kind(n_components, **options).fit(X).transform(X))
@@ -53,6 +58,7 @@ CASES: dict[str, Features] = {
     "mercer, far": features(ks.RowNormFeatures, dense(1, 5.0), 40, gamma=0.5, basis="mercer"),
     "tents": features(ks.RowNormFeatures, dense(2), 60, kernel=Product(3.0, "laplacian")),
     "missing values": features(ks.RowNormFeatures, with_gaps(), kernel=Product(0.7, "matern32")),
+    "warps": features(ks.NystromFeatures, 2.0 * with_gaps(), 10, kernel=warped()),
     "categories": features(
         ks.RowNormFeatures, with_gaps().round(), kernel=Product(0.7, "categorical")
     ),

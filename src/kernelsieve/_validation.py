@@ -153,6 +153,13 @@ def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
     return value
 
 
+def check_coverage(value: Any, name: str = "coverage") -> float:
+    """Return a share strictly between 0 and 1."""
+    if isinstance(value, numbers.Real) and 0.0 < float(value) < 1.0:
+        return float(value)
+    raise ValueError(f"{name}={value!r} must be between 0 and 1, for example 0.9")
+
+
 def available() -> int | None:
     """Bytes that this process can still allocate; None if the system does not say."""
     known = [size for size in (_free_by_system(), *_free_by_cgroup()) if size is not None]

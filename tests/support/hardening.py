@@ -52,11 +52,15 @@ MAPS: dict[str, Build] = {
     "NystromFeatures": _map(ks.NystromFeatures),
     "NystromFeatures leverage": _map(ks.NystromFeatures, landmarks="leverage"),
     "NystromFeatures rpcholesky": _map(ks.NystromFeatures, landmarks="rpcholesky"),
+    "NystromFeatures oversampled": _map(ks.NystromFeatures, oversample=3),
     "NystromFeatures kmeans": _map(ks.NystromFeatures, landmarks="kmeans"),
     "ObliviousFeatures": _map(ks.ObliviousFeatures),
     "ObliviousFeatures gaussian": _map(ks.ObliviousFeatures, compress="gaussian"),
     "TensorSketchFeatures": _map(ks.TensorSketchFeatures),
     "MaclaurinFeatures": _map(ks.MaclaurinFeatures),
+    "BinningFeatures": _map(ks.BinningFeatures, kernel="laplacian"),
+    "GegenbauerFeatures": _map(ks.GegenbauerFeatures),
+    "NetworkFeatures": _map(ks.NetworkFeatures),
     "AutoFeatures": _map(ks.AutoFeatures),
 }
 
@@ -72,6 +76,9 @@ KERNELS: dict[str, tuple[str, ...]] = {
         if "Nystrom" in name or "Auto" in name
     },
     "TensorSketchFeatures": ("poly",),
+    "GegenbauerFeatures": (*SERIES, "arccos0", "arccos2", "ntk"),
+    "BinningFeatures": ("laplacian",),
+    "NetworkFeatures": ("arccos0", "arccos1", "arccos2", "ntk"),
     "RowNormFeatures mercer": ("gaussian",),
 }
 
@@ -303,9 +310,9 @@ def map_options(draw: Any, name: str) -> dict[str, Any]:
     if "auto size" not in name:
         options["n_components"] = draw(st.sampled_from([1, 2, 3, 7, 12, 40, 100]))
     wild = st.integers(-30, 30).map(lambda k: 10.0**k)
-    if draw(st.booleans()):
-        options["gamma"] = draw(wild)
     known = MAPS[name]().get_params()
+    if "gamma" in known and draw(st.booleans()):
+        options["gamma"] = draw(wild)
     if "alpha" in known and draw(st.integers(0, 3)) == 0:
         # Every round of the paper's recursion halves the ridge: 1e-30 would be a hundred of them.
         options["alpha"] = 10.0 ** draw(st.integers(-2, 2)) if "paper" in name else draw(wild)

@@ -18,15 +18,20 @@ from numpy.typing import NDArray
 from kernelsieve import (
     AdaptiveFeatures,
     AutoFeatures,
+    BinningFeatures,
+    ConformalRegressor,
     FourierFeatures,
+    GegenbauerFeatures,
     KernelCCA,
     KernelKMeans,
     KernelPCA,
+    KernelQuantileRegressor,
     KernelRidge,
     KernelRidgeClassifier,
     KernelRidgeCV,
     KernelSVC,
     MaclaurinFeatures,
+    NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
     RowNormFeatures,
@@ -34,14 +39,17 @@ from kernelsieve import (
     TensorSketchFeatures,
 )
 from kernelsieve.kernels import (
+    ArcCosine,
     DotProduct,
     Exponential,
     InversePolynomial,
     Laplacian,
     Matern,
+    NeuralTangent,
     Pairwise,
     Polynomial,
     Product,
+    Zonal,
 )
 from kernelsieve.kernels.warps import Warp
 
@@ -180,6 +188,26 @@ MAPS: dict[str, Build] = {
     "Nystrom, leverage": lambda: _fit(
         NystromFeatures(6, kernel=Matern(1.5, nu=2.2), landmarks="leverage", random_state=0)
     ),
+    "row norm, arc-cosine": lambda: _fit(
+        RowNormFeatures(12, kernel=ArcCosine(1), random_state=0), sparse=True
+    ),
+    "oblivious, neural tangent": lambda: _fit(
+        ObliviousFeatures(12, kernel=NeuralTangent(2), random_state=0)
+    ),
+    "binning": lambda: _fit(BinningFeatures(12, random_state=0), sparse=True),
+    "Gegenbauer": lambda: _fit(GegenbauerFeatures(12, random_state=0)),
+    "Gegenbauer, zonal, float32": lambda: _fit(
+        GegenbauerFeatures(12, kernel=Zonal([0.5, 1.0, 0.25], 1.0), random_state=0),
+        dtype=np.float32,
+    ),
+    "network, layer": lambda: _fit(NetworkFeatures(12, kernel=ArcCosine(2), random_state=0)),
+    "network, tangents": lambda: _fit(
+        NetworkFeatures(12, kernel=NeuralTangent(2), random_state=0), sparse=True
+    ),
+    "Nystrom, oversampled": lambda: _fit(NystromFeatures(6, oversample=3, random_state=0)),
+    "Nystrom, target directions": lambda: _fit(
+        NystromFeatures(6, oversample=3, target_directions=True, random_state=0), y=target
+    ),
     "Nystrom, given points": lambda: _fit(NystromFeatures(6, landmarks=rows(3, 6))),
     "Nystrom, given sparse points": lambda: _fit(
         NystromFeatures(6, landmarks=sparse_rows(3, 6)), sparse=True
@@ -266,6 +294,14 @@ MODELS: dict[str, Build] = {
         ),
         y=target,
     ),
+    "intervals": lambda: _fit(
+        ConformalRegressor(KernelRidge(RowNormFeatures(12, random_state=0)), random_state=0),
+        y=target,
+    ),
+    "quantiles": lambda: _fit(
+        KernelQuantileRegressor((0.2, 0.8), RowNormFeatures(12, random_state=0), alpha=0.1),
+        y=target,
+    ),
     "classifier, two": lambda: _fit(
         KernelRidgeClassifier(RowNormFeatures(12, random_state=0)), y=labels
     ),
@@ -337,6 +373,8 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
         found["noise"] = np.asarray(ridge.noise_variance_)
     if getattr(estimator, "fit_inverse_transform", False):
         found["inverse"] = estimator.inverse_transform(found["transform"])
+    if hasattr(estimator, "predict_interval"):
+        found["low"], found["high"] = estimator.predict_interval(X, 0.5)
     if hasattr(estimator, "transform_y"):
         second = X[:, :2]
         found["second view"] = estimator.transform_y(second)

@@ -65,6 +65,7 @@ def options(
     kernelsieve fit flats.csv --target rent -o rent.ks
     kernelsieve predict rent.ks new.csv -o out.csv
     kernelsieve explain rent.ks
+    kernelsieve export rent.ks rent.onnx
     kernelsieve datasets     list the known datasets
     """
     if context.invoked_subcommand is None:

@@ -386,6 +386,42 @@ def embed(
         typer.echo(f"Took:     {duration(perf_counter() - start)}")
 
 
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.ks).")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The ONNX file to write.")],
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="Numbers in and out: float32 or float64.")
+    ] = "float32",
+    json: JSON = False,
+    quiet: QUIET = False,
+) -> None:
+    """Write a model as an ONNX file, which runs without Python.
+
+    A model of 'kernelsieve fit' has one input for each column it uses: numbers
+    with NaN where they are missing, texts with "" there, and times as seconds
+    since 1970. Needs onnx: pip install 'kernelsieve[onnx]'.
+
+    [bold]Examples[/bold]
+
+    kernelsieve export rent.ks rent.onnx
+    kernelsieve export rent.ks rent.onnx --dtype float64
+    """
+    require_files(model)
+    from kernelsieve.export import export_onnx
+    from kernelsieve.persistence import load
+
+    with _errors(), notes(quiet or json) as found:
+        try:
+            export_onnx(load(model), out, dtype=dtype)
+        except ImportError as error:
+            raise UserError(str(error)) from error
+    if json:
+        print_json({"out": str(out), "bytes": out.stat().st_size, "notes": found})
+    elif not quiet:
+        typer.echo(f"Wrote:  {out} ({out.stat().st_size / 1e6:.2f} MB)")
+
+
 def _load(path: Path, strict: bool) -> TableModel:
     from kernelsieve.persistence import load
     from kernelsieve.tables import TableModel

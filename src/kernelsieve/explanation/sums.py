@@ -20,6 +20,7 @@ from scipy.special import gammaln
 from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
+from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.linalg.normal_equations import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.centred import CentredTables
@@ -182,6 +183,8 @@ def _on_features(
     if isinstance(features, AutoFeatures):
         features = features.map_
     if isinstance(features, SampledFeatures):
+        if isinstance(features.kernel_, SphericalKernel):
+            raise NotProductsError("the features are products of rows divided by their lengths")
         columns, functions, members, scales = _product_features(features.features_)
         mixing: Array = scales
         weights = scales[:, None] * coefficients

@@ -20,6 +20,7 @@ from kernelsieve.kernels import Kernel
 
 FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS = 200, 1000
 SMALLEST_SAMPLE = 32
+LARGEST_SAMPLE = 6  # rows that scores are computed from, for each landmark
 
 
 def uniform_landmarks(
@@ -35,23 +36,27 @@ def leverage_landmarks(
     """Draw rows without replacement, in proportion to their ridge leverage scores.
 
     The ridge is alpha, or larger if alpha asks for more directions than ``size`` landmarks can
-    span: then the statistical dimension is a tenth of ``size``. Scores are needed only up to a
-    constant factor, so they are computed from samples of half the size.
+    span: below that ridge the scores of samples are noise, and the landmarks no better.
     """
     ridge = max(alpha, lambda_for_landmarks(kernel, X, size, seed, n_jobs))
-    sample = max(SMALLEST_SAMPLE, size // 2)
-    scores = recursive_leverage_scores(kernel, X, ridge, sample, seed, n_jobs)
+    scores = recursive_leverage_scores(
+        kernel,
+        X,
+        ridge,
+        LARGEST_SAMPLE * size,
+        seed,
+        n_jobs,
+        fewest=max(SMALLEST_SAMPLE, size // 2),
+    )
     return systematic_sample(capped_proportional(scores, size), stream(seed, "landmarks"))
 
 
 def lambda_for_landmarks(kernel: Kernel, X: Any, size: int, seed: int, n_jobs: int | None) -> float:
-    """Find the lambda at which the rows have a statistical dimension of about size / 10."""
-    n_few = int(np.clip(2 * size, FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS))
+    """Find the lambda at which the rows have a statistical dimension of about ``size``."""
+    n_few = int(np.clip(4 * size, FEWEST_DIMENSION_ROWS, MOST_DIMENSION_ROWS))
     few = keyed_rows(X.shape[0], n_few, seed, "dimension")
     rows = X[few].astype(np.float64)
-    smaller = lambda_for_dimension(
-        kernel.between(rows, rows, n_jobs), size / 10, stream(seed, "probes")
-    )
+    smaller = lambda_for_dimension(kernel.between(rows, rows, n_jobs), size, stream(seed, "probes"))
     return smaller * X.shape[0] / len(few)
 
 

@@ -8,9 +8,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._state import FLOATS, INT64, array, optional, plain, row_matrix
-from kernelsieve._validation import check_choice, check_points, check_positive, check_square
+from kernelsieve._state import FLOATS, INT64, array, optional, plain, row_matrix, switch, wrong
+from kernelsieve._validation import (
+    check_choice,
+    check_count,
+    check_points,
+    check_positive,
+    check_square,
+)
 from kernelsieve.features.base import FeatureMap
+from kernelsieve.features.directions import (
+    WhitenedSums,
+    best_directions,
+    summary_of_targets,
+    target_directions,
+)
 from kernelsieve.features.landmarks import (
     kmeans_centres,
     leverage_landmarks,
@@ -38,8 +50,9 @@ class NystromFeatures(FeatureMap):
     Parameters
     ----------
     n_components : int, default 1000
-        Number of landmarks. If it is at least the number of rows, all rows are landmarks, and
-        Z Z^T = K on them. It is ignored if the landmarks are given as points.
+        Number of landmarks, and of features. If it is at least the number of rows, all rows are
+        landmarks, and Z Z^T = K on them. If the landmarks are given as points, it is ignored
+        unless ``oversample`` is above 1.
     kernel : Kernel, str or callable, default "gaussian"
         Any kernel of ``kernelsieve.kernels``, a name ("gaussian", "laplacian", "cosine", "chi2",
         ...) or a function of two rows.
@@ -53,14 +66,22 @@ class NystromFeatures(FeatureMap):
         How to choose the landmarks, or the points themselves.
 
         - "uniform": random rows; the fastest.
-        - "leverage": rows drawn by recursive ridge leverage scores (Musco and Musco, 2017), which
-          finds rare clusters; takes 1.5 times as long as "uniform".
+        - "leverage": rows drawn by recursive ridge leverage scores at ``alpha`` (Musco and Musco,
+          2017), which finds rare clusters. The smaller alpha is, the longer it takes.
         - "rpcholesky": randomly pivoted Cholesky (Epperly et al., 2024); the lowest error in the
           trace of K, but a factor of shape (n, n_components) is kept in memory.
         - "kmeans": centres of mini-batch k-means, for dense data.
+    oversample : int, default 1
+        Landmarks for each feature. With 4, the features are the top ``n_components`` directions of
+        four times as many landmarks, found in one pass over all rows: the best approximation of
+        that rank which these landmarks have. Rows then cost four times as many kernel values.
+    target_directions : bool, default False
+        Let the directions of ``oversample`` include those of the ridge on all landmarks, so that
+        ``KernelRidge`` with the same alpha predicts what it would with all of them. The target has
+        then been seen: judge the model on other rows.
     alpha : float, default None
-        Ridge that the features will be used with, for landmarks="leverage". None takes that of the
-        model, or 1.
+        Ridge that the features will be used with, for landmarks="leverage" and
+        ``target_directions``. None takes that of the model, or 1.
     random_state : int, RandomState, Generator or None, default None
         Seed of all random choices; None draws a new one for every fit.
     n_jobs : int, optional
@@ -68,16 +89,17 @@ class NystromFeatures(FeatureMap):
 
     Attributes
     ----------
-    landmarks_ : {ndarray, CSR} of shape (n_components, d)
+    landmarks_ : {ndarray, CSR} of shape (n_landmarks, d)
         The landmarks in use, without those that the others span up to rounding, such as repeated
         points, or points beyond the rank of a polynomial kernel.
-    landmark_indices_ : ndarray of shape (n_components,) or None
+    landmark_indices_ : ndarray of shape (n_landmarks,) or None
         Row numbers of the landmarks in X; None for "kmeans" and for given points.
-    whitening_ : ndarray of shape (n_components, n_components)
-        Upper triangular T with Z = C T and T T^T = (W + shift I)^-1. The shift is the rounding
-        error of X's float type: without it float32 features would be noise.
+    whitening_ : ndarray of shape (n_landmarks, n_components)
+        T with Z = C T. It is square and upper triangular with T T^T = (W + shift I)^-1, or such a
+        triangle times the directions of ``oversample``. The shift is the rounding error of X's
+        float type: without it float32 features would be noise.
     n_components_ : int
-        Number of landmarks in use.
+        Number of features.
     kernel_ : Kernel
         The kernel in use.
     n_features_in_ : int
@@ -99,18 +121,21 @@ class NystromFeatures(FeatureMap):
 
     unbiased: ClassVar[bool] = False
     _state_parameters: ClassVar = {
-        "landmarks": plain(str, list, tuple, np.ndarray, sp.csr_array, sp.csr_matrix)
+        "landmarks": plain(str, list, tuple, np.ndarray, sp.csr_array, sp.csr_matrix),
+        "target_directions": switch,
     }
     _state_fields: ClassVar = {
-        "landmarks_": row_matrix("s", "d"),
-        "landmark_indices_": optional(array("s", dtype=INT64, low=0)),
-        "whitening_": array("s", "s", dtype=FLOATS),
+        "landmarks_": row_matrix("m", "d"),
+        "landmark_indices_": optional(array("m", dtype=INT64, low=0)),
+        "whitening_": array("m", "s", dtype=FLOATS),
     }
 
     def _complete(self) -> None:
         super()._complete()
         self.check_stored_rows(self.landmarks_, "landmarks_")
-        self.n_components_ = len(self.whitening_)
+        self.n_components_ = self.whitening_.shape[1]
+        if self.n_components_ > len(self.whitening_):
+            wrong("whitening_", "has more columns than landmarks")
 
     def __init__(
         self,
@@ -121,6 +146,8 @@ class NystromFeatures(FeatureMap):
         degree: int = 3,
         coef0: float = 1.0,
         landmarks: Any = "uniform",
+        oversample: int = 1,
+        target_directions: bool = False,
         alpha: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -131,6 +158,8 @@ class NystromFeatures(FeatureMap):
         self.degree = degree
         self.coef0 = coef0
         self.landmarks = landmarks
+        self.oversample = oversample
+        self.target_directions = target_directions
         self.alpha = alpha
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -142,24 +171,42 @@ class NystromFeatures(FeatureMap):
         kept = independent_landmarks(gram)
         self.landmarks_ = points[kept]
         self.landmark_indices_ = None if indices is None else indices[kept]
-        self.whitening_ = whitening_of(gram[np.ix_(kept, kept)], X.dtype)
-        self.n_components_ = len(kept)
+        whitening = whitening_of(gram[np.ix_(kept, kept)], X.dtype)
+        if self.oversample > 1 and len(kept) > self.n_components:
+            whitening = whitening @ self._directions(X, whitening).astype(X.dtype)
+        self.whitening_ = np.ascontiguousarray(whitening)
+        self.n_components_ = self.whitening_.shape[1]
+
+    def _directions(self, X: Source, whitening: NDArray[Any]) -> NDArray[np.float64]:
+        """What the features of all landmarks are multiplied by to keep ``n_components``."""
+        size, targets = int(self.n_components), None
+        if self.target_directions:
+            targets = summary_of_targets(X)
+        sums = WhitenedSums(self.kernel_, self.landmarks_, whitening, targets)
+        if self.target_directions:
+            return target_directions(sums, X, size, self._ridge(), self.n_jobs)
+        return best_directions(sums, X, size, self.n_jobs)
+
+    def _ridge(self) -> float:
+        if self.alpha is None:
+            return 1.0
+        return check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
 
     def _choose_landmarks(self, X: Source, seed: int) -> tuple[Any, NDArray[np.int64] | None]:
-        alpha = 1.0
-        if self.alpha is not None:
-            alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
+        check_count(self.oversample, "oversample", "it is the number of landmarks for each feature")
+        check_choice(self.target_directions, "target_directions", (True, False))
+        alpha = self._ridge()
         if not isinstance(self.landmarks, str):
             return self._given_landmarks(X), None
         check_choice(self.landmarks, "landmarks", (*ROWS, "kmeans"))
-        size = int(self.n_components)
+        size = int(self.n_components) * int(self.oversample)
         # The kernel matrix of the landmarks, what is left of it at each pivot, factor and inverse.
         used = min(size, X.shape[0])
         check_square(
             used,
             4 * 8,
             f"whitening by the kernel matrix of {used:,} landmarks",
-            "at most {fits} would fit: lower n_components",
+            "at most {fits} would fit: lower n_components or oversample",
         )
         if size >= X.shape[0]:
             return X[np.arange(X.shape[0])], np.arange(X.shape[0])
@@ -182,14 +229,19 @@ class NystromFeatures(FeatureMap):
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         # In the finer of the two float types, that of the fit and that of X: the landmarks know.
-        times_upper(self._raw_block(X), self.whitening_, out)
+        C = self._raw_block(X)
+        if _is_square(self.whitening_):
+            times_upper(C, self.whitening_, out)
+        else:
+            np.matmul(C, self.whitening_, out=out)
 
     def _raw_block(self, X: Any) -> NDArray[Any]:
         return self.kernel_.between(X, self.landmarks_, n_jobs=1)
 
     @property
-    def _mixing(self) -> NDArray[Any]:
-        return self.whitening_
+    def _mixing(self) -> NDArray[Any] | None:
+        # With many landmarks for each feature the sums over raw blocks would cost more.
+        return self.whitening_ if _is_square(self.whitening_) else None
 
     def _block_rows(self, dtype: Any) -> int:
         return max(BLOCK_ROWS, super()._block_rows(dtype))
@@ -199,6 +251,10 @@ class NystromFeatures(FeatureMap):
         tags.input_tags.sparse = not (_is(self.landmarks, "kmeans") or _is(self.kernel, "chi2"))
         tags.input_tags.positive_only = _is(self.kernel, "chi2")
         return tags
+
+
+def _is_square(matrix: NDArray[Any]) -> bool:
+    return matrix.shape[0] == matrix.shape[1]
 
 
 def _is(value: Any, name: str) -> bool:

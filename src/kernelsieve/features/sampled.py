@@ -18,6 +18,7 @@ from kernelsieve.engine.choose import Choice, Request, choose
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.scores import Selector
 from kernelsieve.features.base import BOUNDED, FeatureMap
+from kernelsieve.features.sphere import directions, polar
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.resolve import with_categories
 from kernelsieve.products.monomial_basis import MonomialBasis
@@ -108,6 +109,7 @@ class SampledFeatures(FeatureMap):
             check_choice(self.basis, "basis", ("auto", "monomial", "mercer")),
             getattr(self, "max_order", None),
         )
+        rows = directions(self.kernel_, rows)
         selector = self._selector(rows, request.alpha)
         choice = choose(
             rows, self.kernel_, request, selector, seed, options=self._options, n_jobs=self.n_jobs
@@ -135,13 +137,19 @@ class SampledFeatures(FeatureMap):
         return self.features_.multisets.capped(FIRST_TENT).tuples()
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        self.features_.fill(X, out)
+        points, amplitudes = polar(self.kernel_, X)
+        self.features_.fill(points, out)
+        if amplitudes is not None:
+            out *= amplitudes[:, None]
 
     def _csr(self, X: Any) -> sp.csr_array | None:
         if not self.features_.keeps_sparse:
             return None
+        points, amplitudes = polar(self.kernel_, X)
         with np.errstate(over="ignore", invalid="ignore"):
-            Z = self.features_.csr(X)
+            Z = self.features_.csr(points)
+            if amplitudes is not None:
+                Z.data *= np.repeat(amplitudes, np.diff(Z.indptr))
         self._check_finite(Z.data, X)
         return Z
 
@@ -158,7 +166,8 @@ class SampledFeatures(FeatureMap):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names such as "alcohol^2 pH": products of scaled, centred columns.
 
-        For the Gaussian kernel each is also times exp(-‖x'‖^2 / 2). In a rotated frame the columns
+        For the Gaussian kernel each is also times exp(-‖x'‖^2 / 2); for kernels of the angle the
+        rows are first divided by their lengths. In a rotated frame the columns
         are principal components, pc0, pc1, ...; in the Mercer basis x(k) is the k-th adapted
         function of column x.
 

@@ -24,6 +24,7 @@ from kernelsieve._state import (
 )
 from kernelsieve._validation import check_positive
 from kernelsieve.features.base import FeatureMap
+from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import Gaussian, SeriesKernel
 from kernelsieve.kernels.base import Series
 from kernelsieve.products.degrees import DegreeColumns, Monomials, share_columns
@@ -90,6 +91,7 @@ class SeriesFeatures(FeatureMap):
             )
         if not isinstance(self.kernel_, Gaussian):
             self.kernel_.diag(X)  # says so if it overflows X's float type
+        X, _ = polar(self.kernel_, X)
         tolerance = 0.5 * TRUNCATION * self.eps * alpha
         self._series = self.kernel_.series_of(X, tolerance, self.center)
         self.truncation_degree_ = self._series.degree
@@ -125,6 +127,7 @@ class SeriesFeatures(FeatureMap):
         """Write the features of the degrees that are not exact, up to their scales and weights."""
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        X, amplitudes = polar(self.kernel_, X)
         rows = SeriesRows.of(self._series, X)
         unit = rows.unit()
         others = [block for block in self._blocks if not block.exact]
@@ -135,6 +138,8 @@ class SeriesFeatures(FeatureMap):
             if block.exact:
                 self._monomials[block.degree].fill(unit, columns)
             columns *= rows.scales[:, block.degree, None] * out.dtype.type(block.weight)
+        if amplitudes is not None:
+            out *= amplitudes[:, None]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,10 @@ from kernelsieve.kernels.pairwise import Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.resolve import resolve_kernel
 from kernelsieve.kernels.warps import Warp
+from kernelsieve.kernels.zonal import ArcCosine, NeuralTangent, Zonal
 
 __all__ = [
+    "ArcCosine",
     "DotProduct",
     "Exponential",
     "Gaussian",
@@ -33,11 +35,13 @@ __all__ = [
     "Laplacian",
     "LearnedKernel",
     "Matern",
+    "NeuralTangent",
     "Pairwise",
     "Polynomial",
     "Product",
     "SeriesKernel",
     "Warp",
+    "Zonal",
     "learn",
     "resolve_kernel",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._native.product_gram import GAUSSIAN
+from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW, warp_columns
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Persistent, Rule, Sizes, choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
@@ -19,6 +21,7 @@ from kernelsieve.kernels.distance import distances, manhattan
 from kernelsieve.kernels.tiles import FAMILIES, PointTiles, family_codes, product_gram
 from kernelsieve.kernels.warps import Warp
 
+WARPS = {"identity": IDENTITY, "log": LOG, "knots": KNOTS}
 SHOWN = 6  # rates in a repr
 MOST_VALUES = 64  # that missing values of a numeric column are compared by
 MOST_LEVELS = 1024  # the same for a categorical column
@@ -321,15 +324,35 @@ class Product(Kernel):
         -------
         ndarray of shape (n, k)
         """
-        rates, families = self.rates_for(X.shape[1]), self.families_for(X.shape[1])
-        points = X[:, columns].astype(np.float64)
-        for place, column in enumerate(columns):
-            if families[column] == "categorical":
-                continue
-            if self.warps is not None:
-                points[:, place] = self.warps[column](points[:, place])
-            points[:, place] *= rates[column]
+        width = X.shape[1]
+        if width not in self._tables:  # made once: a server predicts one row at a time
+            self._tables[width] = self._warp_tables(width)
+        points = np.empty((X.shape[0], len(columns)))
+        arguments = (X, np.asarray(columns, dtype=np.int64), *self._tables[width], points)
+        warp_columns(*arguments)
         return points
+
+    @cached_property
+    def _tables(self) -> dict[int, tuple[Any, ...]]:
+        """The warps as compiled code reads them, by number of columns."""
+        return {}
+
+    def _warp_tables(self, width: int) -> tuple[Any, ...]:
+        rates, families = self.rates_for(width), self.families_for(width)
+        warps = [Warp()] * width if self.warps is None else self.warps
+        kinds = [
+            RAW if family == "categorical" else WARPS[warp.kind]
+            for family, warp in zip(families, warps, strict=True)
+        ]
+        settings = [(w.center, w.scale, w.slope, r) for w, r in zip(warps, rates, strict=True)]
+        sizes = [len(warp.knots) for warp in warps]
+        return (
+            np.array(kinds, dtype=np.int64),
+            np.array(settings, dtype=np.float64),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.array([knot for warp in warps for knot in warp.knots], dtype=np.float64),
+            np.array([value for warp in warps for value in warp.values], dtype=np.float64),
+        )
 
     # --- Gram matrices ---------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Extreme eigenvalues of matrices that can only be applied to blocks of vectors."""
+"""Extreme eigenvalues: of matrices that can only be applied to vectors, and of dense ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.linalg import eigsh
 
 from kernelsieve.linalg.solvers import Apply, Array
+
+LARGEST_DENSE_EIGEN = 2048  # columns; beyond, Lanczos iterations if few vectors are wanted
 
 
 class Ritz(NamedTuple):
@@ -73,3 +76,17 @@ def orthonormal(block: Array, against: Array | None = None) -> Array:
         block, upper, _ = scipy.linalg.qr(block, mode="economic", pivoting=True)
         block = block[:, np.abs(np.diag(upper)) > 1e-10]
     return block
+
+
+def leading_eigenvectors(gram: Array, count: int) -> tuple[Array, Array]:
+    """The largest eigenvalues, descending, and their vectors with fixed signs."""
+    size = len(gram)
+    if size > LARGEST_DENSE_EIGEN and count < size // 10:
+        start = np.random.default_rng(0).standard_normal(size)
+        values, vectors = eigsh(gram, k=count, v0=start)
+    else:
+        values, vectors = scipy.linalg.eigh(gram, subset_by_index=(size - count, size - 1))
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(count)])
+    return values, vectors * np.where(signs == 0, 1.0, signs)

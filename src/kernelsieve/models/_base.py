@@ -144,7 +144,9 @@ class FeatureModel(PersistentEstimator):
     ) -> tuple[Callable[[Block], Any], int, int | None]:
         evaluate = self.features_._raw_block if raw else self.features_._transform_block
         size = self._rows_per_block(X.shape[0])
-        return lambda block: function(evaluate(block.X), block), size, self.n_jobs
+        # A single block is done sooner in this thread than handed to another.
+        n_jobs = 1 if X.shape[0] <= size else self.n_jobs
+        return lambda block: function(evaluate(block.X), block), size, n_jobs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelsieve._state import classes, plain
+from kernelsieve._state import classes, number, plain
 from kernelsieve._validation import check_choice
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.sources.base import Block, Source, lazy_on_dask
@@ -77,9 +79,10 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
     """Base of the classifiers."""
 
     classes_: NDArray[Any]
+    sharpness_: float
 
     _state_parameters: ClassVar = {"class_weight": plain(str, dict, None)}
-    _state_fields: ClassVar = {"classes_": classes}
+    _state_fields: ClassVar = {"classes_": classes, "sharpness_": number(0.0, 1e300)}
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Source, Labels]:
         """Valid rows with their labels, and how often each label occurs."""
@@ -98,6 +101,39 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         """Score the classes of rows; the larger the score, the likelier the class."""
         raise NotImplementedError
 
+    def _calibrate(self, labels: Any, scores: NDArray[Any], weights: Any) -> None:
+        """Fit the sharpness to scores that the rows had no part in: those of the fit itself are
+        overconfident.
+
+        One positive factor for all scores, so that the likeliest class is the predicted one.
+        """
+        count = len(scores)
+        share = np.ones(count) if weights is None else weights
+        scores = both_classes(scores)
+        places = np.searchsorted(self.classes_, column_or_1d(labels))
+
+        def loss(log_sharpness: float) -> float:
+            logs = log_softmax(np.exp(log_sharpness) * scores, axis=1)
+            return -float(share @ logs[np.arange(count), places])
+
+        found = minimize_scalar(loss, bounds=(-5.0, 7.0), method="bounded")
+        self.sharpness_ = float(np.exp(found.x))
+
+    @lazy_on_dask
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities of the classes, calibrated on scores of rows that were left out.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n, d), or Source
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+        """
+        check_is_fitted(self)
+        return softmax(self.sharpness_ * both_classes(self.decision_function(X)), axis=1)
+
     @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the labels of rows.
@@ -115,3 +151,8 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         if scores.ndim == 1:
             return self.classes_[(scores > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
+
+
+def both_classes(scores: NDArray[Any]) -> NDArray[Any]:
+    """A column for each class, also where there are two."""
+    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores

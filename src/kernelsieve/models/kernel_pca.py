@@ -6,22 +6,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.sparse.linalg import eigsh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._state import AbsentOr, array, instance, switch, wrong
 from kernelsieve._validation import check_count, check_positive
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
+from kernelsieve.linalg.eigenvalues import leading_eigenvectors
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, without_targets
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.sources.views import Mapped
-
-LARGEST_DENSE_EIGEN = 2048  # features; beyond, Lanczos iterations
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel):
@@ -127,7 +124,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         problem = self._reduce(
             lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows
         ).centred(True)
-        values, vectors = _leading(problem.gram, min(wanted, len(problem.gram)))
+        values, vectors = leading_eigenvectors(problem.gram, min(wanted, len(problem.gram)))
         self.mean_ = problem.feature_mean
         self.eigenvalues_, self.components_ = values, vectors
         self.explained_variance_ = values / rows.shape[0]
@@ -189,19 +186,3 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _leading(
-    gram: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest eigenvalues, descending, and their vectors with fixed signs."""
-    size = len(gram)
-    if size > LARGEST_DENSE_EIGEN and count < size // 10:
-        start = np.random.default_rng(0).standard_normal(size)
-        values, vectors = eigsh(gram, k=count, v0=start)
-    else:
-        values, vectors = eigh(gram, subset_by_index=(size - count, size - 1))
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    largest = np.abs(vectors).argmax(axis=0)
-    signs = np.sign(vectors[largest, np.arange(count)])
-    return values, vectors * np.where(signs == 0, 1.0, signs)

@@ -71,6 +71,7 @@ from kernelsieve.models._refinement import (
     pays,
     trials,
 )
+from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.sources.summaries import squared_norms
@@ -534,6 +535,21 @@ class KernelRidge(RegressorMixin, FeatureModel):
             noise = np.asarray(self.noise_variance_)
             deviations = np.sqrt(np.multiply.outer(np.concatenate(variances), noise))
             return mean, finite(deviations.astype(X.dtype), "the deviations")
+
+    def predictor(self) -> Predictor:
+        """Return a function of one row that predicts as quickly as possible, for servers.
+
+        It computes in float64, and threads may share it.
+
+        Returns
+        -------
+        Predictor
+        """
+        check_is_fitted(self)
+        missing = self.features_.kernel_.allows_missing
+        return Predictor(
+            ridge_scores(self), self.n_features_in_, missing=missing, single=self._single_output
+        )
 
     def _predict_mean(self, X: Any) -> NDArray[Any]:
         mixing = mixing_of(self.features_, X.dtype)

@@ -17,6 +17,7 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import FeatureModel, columns_of, relevances_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.predictor import Predictor
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search
@@ -312,6 +313,17 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         """
         check_is_fitted(self)
         return self.model_.predict(as_source(self._valid_rows(X)), return_std=return_std)
+
+    def predictor(self) -> Predictor:
+        """Return a function of one row that predicts as quickly as possible, for servers.
+
+        Returns
+        -------
+        Predictor
+            See `KernelRidge.predictor`.
+        """
+        check_is_fitted(self)
+        return self.model_.predictor()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

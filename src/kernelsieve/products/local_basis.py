@@ -37,10 +37,11 @@ from kernelsieve.sources.base import Block, Source
 NO_INTERVALS = np.empty(0)
 LISTED_MASS = 1e-4  # of k(u, u) = 1
 BLOCK_ROWS = 65536  # whose cells are counted at once
-GRID_STEP = float(1.0 / (64.0 * np.sqrt(2.0)))  # of the Gaussian's tables
+# Of the Gaussian's tables: six-point polynomials are exact to 1e-13 then.
+GRID_STEP = float(1.0 / (128.0 * np.sqrt(2.0)))
 TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
-MOST_TABLE_ENTRIES = 2**21  # of a column; beyond, all its values are exact sums
-MOST_ENTRIES = 2**23  # of all columns together
+MOST_TABLE_ENTRIES = 2**22  # of a column; beyond, all its values are exact sums
+MOST_ENTRIES = 2**24  # of all columns together
 SMALLEST_GROUND_STATE = 1e-12
 SMALLEST_ROOT = 1e-290
 KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}

@@ -201,7 +201,7 @@ class Trie:
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(child_start, child_node, child_atom): the children of every node, by rising atom."""
-        parent = self._parents()
+        parent = self.parents
         child_node = np.argsort(parent[1:], kind="stable") + 1
         counts = np.bincount(parent[1:], minlength=len(self.depth))
         child_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -215,7 +215,9 @@ class Trie:
         root_child[self.atom[nodes]] = nodes
         return root_child
 
-    def _parents(self) -> NDArray[np.int64]:
+    @cached_property
+    def parents(self) -> NDArray[np.int64]:
+        """The node above each node; -1 for the first."""
         parent = np.full(len(self.depth), -1, dtype=np.int64)
         nodes = np.arange(len(self.depth))
         for level in range(1, self.max_depth + 1):

@@ -29,6 +29,7 @@ from kernelsieve._state import (
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.kernels import Kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
+from kernelsieve.models.conformal import conformal_width
 from kernelsieve.sources import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
@@ -592,8 +593,7 @@ class TableModel(PersistentEstimator):
         self._require("regression", "intervals")
         if not 0.0 < interval < 1.0:
             raise TableError(f"interval={interval:g} must be between 0 and 1, for example 0.9")
-        rank = int(np.ceil(interval * (len(self.residuals_) + 1)))
-        return float(self.residuals_[rank - 1]) if rank <= len(self.residuals_) else float("inf")
+        return conformal_width(self.residuals_, interval)
 
     def predict_table(
         self,

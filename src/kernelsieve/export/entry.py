@@ -1,0 +1,207 @@
+"""``export_onnx``: the inputs, the model and the outputs of a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from kernelsieve import __version__
+from kernelsieve._files import replacing
+from kernelsieve._validation import check_choice
+from kernelsieve.export.features import features_graph
+from kernelsieve.export.graph import ExportError, Graph
+from kernelsieve.export.kernels import kernel_matrix
+from kernelsieve.export.steps import (
+    Columns,
+    Rows,
+    numbers,
+    passes_through,
+    step_graph,
+    text_columns,
+)
+from kernelsieve.export.tables import encoder_graph
+from kernelsieve.features import FeatureMap
+from kernelsieve.models import (
+    KernelKMeans,
+    KernelPCA,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    KernelSVC,
+)
+from kernelsieve.models.classifier import FeatureClassifier
+from kernelsieve.tables import TableModel
+from kernelsieve.tables.learned import LearnedRidge
+
+DTYPES = ("float32", "float64")
+
+
+def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float32") -> None:
+    """Write a fitted model as an ONNX file, which runs without Python.
+
+    The file has standard operators only, and takes any number of rows. Its outputs are
+    "prediction" of a regression, "label" and "probabilities" of a classification, "transformed" of
+    a feature map or KernelPCA, and "label" of KernelKMeans. Its input is "X" of shape (n, d). If
+    the model starts with columns of texts, there is one input for each column instead: (n, 1) for
+    a scikit-learn pipeline, (n,) for a TableModel, by the column's name.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted feature map, KernelRidge, KernelRidgeCV, KernelRidgeClassifier, KernelSVC,
+        KernelPCA, KernelKMeans or TableModel, or a scikit-learn Pipeline of scalers, imputers,
+        encoders and column transformers that ends with one of them.
+    path : path
+    dtype : "float32" or "float64"
+        The type of the numbers that go in and come out. Inside, everything is float64: the
+        coefficients of a kernel model cancel, and float32 would lose digits.
+
+    Raises
+    ------
+    ExportError
+        For what has no counterpart among ONNX's operators, with the reason.
+
+    Notes
+    -----
+    The file does not check its input. Where the model refuses a row (infinite numbers, missing
+    values that it cannot compare, categories that an encoder does not know), the file returns NaN,
+    or what the formula gives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import AdaptiveFeatures, KernelRidge, export_onnx
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = KernelRidge(AdaptiveFeatures(50, random_state=0)).fit(X, X[:, 0] * X[:, 1])
+    >>> export_onnx(model, "model.onnx")  # doctest: +SKIP
+    """
+    check_choice(dtype, "dtype", DTYPES)
+    _require_onnx()
+    check_is_fitted(model)
+    graph = Graph(dtype)
+    rows, last = _inputs(graph, model)
+    _outputs(graph, last, rows)
+    file = graph.model(f"{type(last).__name__}, exported by kernelsieve {__version__}", __version__)
+    with replacing(path) as stream:
+        stream.write(file.SerializeToString())
+
+
+def _require_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise ImportError("export_onnx needs onnx: pip install 'kernelsieve[onnx]'") from None
+
+
+def _inputs(graph: Graph, model: Any) -> tuple[str, Any]:
+    """The rows as the last estimator takes them, and that estimator."""
+    if isinstance(model, TableModel):
+        return encoder_graph(graph, model.encoder_), model.model_
+    if not isinstance(model, Pipeline):
+        return graph.input("X", ["n", int(model.n_features_in_)]), model
+    rows = _given_rows(graph, model)
+    for _, step in model.steps[:-1]:
+        rows = step_graph(graph, step, rows)
+    return numbers(graph, rows), model.steps[-1][1]
+
+
+def _given_rows(graph: Graph, pipeline: Pipeline) -> Rows:
+    """A matrix, or a column of its own for each, where some of them hold texts."""
+    first = next(step for _, step in pipeline.steps if not passes_through(step))
+    width = int(first.n_features_in_)
+    texts = text_columns(first, width)
+    if not texts.any():
+        return graph.input("X", ["n", width])
+    names = getattr(first, "feature_names_in_", [f"x{i}" for i in range(width)])
+    given = zip(names, texts, strict=True)
+    inputs = [graph.input(str(n), ["n", 1], "text" if t else "number") for n, t in given]
+    return Columns(inputs, texts)
+
+
+def _outputs(graph: Graph, model: Any, rows: str) -> None:
+    if isinstance(model, FeatureClassifier):
+        _classify(graph, model, rows)
+    elif isinstance(model, KernelRidge | KernelRidgeCV | LearnedRidge):
+        values, outputs = _regression(graph, model, rows)
+        shape: list[Any] = ["n"] if outputs is None else ["n", outputs]
+        graph.output(graph.vector(values) if outputs is None else values, "prediction", shape)
+    elif isinstance(model, KernelPCA):
+        Z = features_graph(graph, model.features_, rows)
+        centred = graph.op("Sub", Z, model.mean_[None])
+        scores = graph.op("MatMul", centred, model.components_)
+        graph.output(scores, "transformed", ["n", model.components_.shape[1]])
+    elif isinstance(model, KernelKMeans):
+        _nearest(graph, model, rows)
+    elif isinstance(model, FeatureMap):
+        Z = features_graph(graph, model, rows)
+        graph.output(Z, "transformed", ["n", model.n_components_])
+    else:
+        raise ExportError(
+            f"{type(model).__name__} cannot be exported: feature maps, KernelRidge, KernelRidgeCV, "
+            "KernelRidgeClassifier, KernelSVC, KernelPCA, KernelKMeans and TableModel can, alone "
+            "or as the last step of a Pipeline"
+        )
+
+
+def _regression(graph: Graph, model: Any, rows: str) -> tuple[str, int | None]:
+    """Predictions (n, outputs), and the number of outputs; None for a single target."""
+    if isinstance(model, LearnedRidge):
+        rest, outputs = _regression(graph, model.model_, rows)
+        linear = graph.op("Add", graph.op("MatMul", rows, model.coef_[:, None]), model.intercept_)
+        return graph.op("Add", rest, linear), outputs
+    if isinstance(model, KernelRidgeCV):
+        return _regression(graph, model.model_, rows)
+    dual = getattr(model, "dual_coef_", None)
+    if dual is None:
+        values = features_graph(graph, model.features_, rows)
+        coefficients = model.coef_
+    else:
+        values = kernel_matrix(graph, model.features_.kernel_, rows, model.X_fit_)
+        coefficients = dual
+    outputs = None if coefficients.ndim == 1 else int(coefficients.shape[1])
+    product = graph.op("MatMul", values, coefficients.reshape(len(coefficients), -1))
+    return graph.op("Add", product, np.atleast_1d(model.intercept_)[None]), outputs
+
+
+def _classify(graph: Graph, model: FeatureClassifier, rows: str) -> None:
+    if isinstance(model, KernelRidgeClassifier):
+        scores, _ = _regression(graph, model.ridge_, rows)
+        sharpness: Any = model.sharpness_
+    elif isinstance(model, KernelSVC):
+        Z = features_graph(graph, model.features_, rows)
+        planes = np.atleast_2d(model.svc_.coef_)
+        product = graph.op("MatMul", Z, planes.T)
+        scores = graph.op("Add", product, np.atleast_1d(model.svc_.intercept_)[None])
+        sharpness = model.sharpness_
+    else:
+        raise ExportError(f"{type(model).__name__} cannot be exported")
+    if len(model.classes_) == 2:
+        scores = graph.join([graph.op("Neg", scores), scores])
+    chances = graph.op("Softmax", graph.op("Mul", scores, sharpness), axis=1)
+    best = graph.op("ArgMax", scores, axis=1, keepdims=0)
+    labels = _labels(model.classes_)
+    graph.output(graph.op("Gather", labels, best), "label", ["n"], labels.dtype)
+    graph.output(chances, "probabilities", ["n", len(model.classes_)])
+
+
+def _labels(classes: NDArray[Any]) -> NDArray[Any]:
+    """Classes in a type that a tensor has."""
+    if classes.dtype.kind in "OUS":
+        if not all(isinstance(label, str) for label in classes.tolist()):
+            raise ExportError(f"classes {classes.tolist()[:5]} are not texts or numbers")
+        return classes.astype(object)
+    kinds = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
+    return classes.astype(kinds[classes.dtype.kind])
+
+
+def _nearest(graph: Graph, model: KernelKMeans, rows: str) -> None:
+    Z = features_graph(graph, model.features_, rows)
+    centres = np.asarray(model.cluster_centers_, dtype=np.float64)
+    product = graph.op("MatMul", Z, 2.0 * centres.T)
+    squares = graph.op("Sub", np.square(centres).sum(axis=1)[None], product)  # less |z|^2
+    graph.output(graph.op("ArgMin", squares, axis=1, keepdims=0), "label", ["n"], np.int64)

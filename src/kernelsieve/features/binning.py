@@ -1,0 +1,240 @@
+"""Random grids with hashed cells, for Laplacian kernels: locality-sensitive hashing.
+
+After Rahimi and Recht (2007) and Kapralov, Nouri, Razenshteyn, Velingker and Zandieh (2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kernelsieve._random import stream
+from kernelsieve._state import MOST_COLUMNS, text, whole, wrong
+from kernelsieve._validation import check_count, check_matrix
+from kernelsieve.features.base import FeatureMap
+from kernelsieve.kernels import Kernel, Laplacian, Product
+from kernelsieve.sources.base import Source
+
+LARGEST_CELL = 2.0**62
+LOW = np.uint64(2**32 - 1)
+
+
+class BinningFeatures(FeatureMap):
+    """Which cell of each of many random grids a row is in, for the Laplacian kernel.
+
+    A grid has random widths and shifts along every column; two rows share a cell with probability
+    k(x, y). Every cell is hashed to one column of its grid, with a random sign: a row has one entry
+    of size 1 / sqrt(n_grids) for each grid, E[Z Z^T] = K, and k(x, x) = 1 is exact. Nothing is
+    learned from the data. Sparse rows take time O(nnz n_grids) and give sparse features.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features.
+    kernel : Laplacian, Product or str, default "laplacian"
+        The Laplacian kernel, or a product kernel whose columns are all of family "laplacian".
+    gamma : "scale", "auto" or float, default "scale"
+        Of kernel="laplacian": "scale" is 1 / (d var(X)), and "auto" is 1 / d.
+    columns_per_grid : int, default 4
+        Columns that the cells of one grid are hashed to. With 1 all entries are signs, and the
+        error at equal ``n_components`` is the lowest; with more the features are sparser, and as
+        many grids cost less.
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
+
+    Attributes
+    ----------
+    n_grids_ : int
+        The number of grids: entries of a row that are not 0.
+    n_components_ : int
+        Number of features.
+    kernel_ : Kernel
+        The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import BinningFeatures
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> Z = BinningFeatures(64, random_state=0).fit_transform(X)
+    >>> Z.shape, int(np.count_nonzero(Z[0]))
+    ((100, 64), 16)
+    """
+
+    unbiased: ClassVar[bool] = True
+
+    _state_fields: ClassVar = {
+        "_size": whole(1, MOST_COLUMNS),
+        "n_grids_": whole(1, MOST_COLUMNS),
+        "_seed": whole(0, 2**128),
+        "_first_draws": text,
+    }
+    _not_stored: ClassVar = {"_grids": "drawn again from the seed"}
+
+    def _complete(self) -> None:
+        super()._complete()
+        if self._first_draws != first_widths(self._seed):
+            wrong(
+                "_first_draws",
+                f"are not what numpy {np.__version__} draws: use the version that wrote the file",
+            )
+        if self.n_grids_ > self._size:
+            wrong("n_grids_", f"are {self.n_grids_}, more than {self._size} columns")
+        self._draw()
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "laplacian",
+        gamma: Any = "scale",
+        columns_per_grid: int = 4,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.columns_per_grid = columns_per_grid
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit_rows(self, rows: Source, seed: int) -> None:
+        each = check_count(self.columns_per_grid, "columns_per_grid", "cells are hashed to them")
+        _check_kernel(self.kernel_, rows.shape[1])
+        self._size, self._seed = int(self.n_components), seed
+        self.n_grids_ = max(1, self._size // each)
+        self._first_draws = first_widths(seed)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._grids = Grids.draw(self.n_features_in_, self.n_grids_, self._size, self._seed)
+        self.n_components_ = self._size
+
+    def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        columns, values = self._entries(X)
+        out[...] = 0.0
+        np.put_along_axis(out, columns, values.astype(out.dtype), axis=1)
+
+    def _csr(self, X: Any) -> sp.csr_array:
+        columns, values = self._entries(X)
+        n, m = columns.shape
+        starts = np.arange(0, n * m + 1, m)
+        return sp.csr_array(
+            (values.astype(X.dtype).ravel(), columns.astype(np.int32).ravel(), starts),
+            shape=(n, self.n_components_),
+        )
+
+    def _entries(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The columns of a row's entries, one for each grid, and their values."""
+        columns, signs = self._grids.cells(self._coordinates(X))
+        return columns, signs / np.sqrt(self.n_grids_)
+
+    def _coordinates(self, X: Any) -> Any:
+        """Rows in which the kernel is exp(-|x - y|_1)."""
+        if isinstance(self.kernel_, Product):
+            points = self.kernel_.points(X)
+        else:
+            assert isinstance(self.kernel_, Laplacian)
+            points = X.astype(np.float64) * self.kernel_.gamma
+        if np.isnan(points.data if sp.issparse(points) else points).any():
+            raise ValueError("X contains NaN: BinningFeatures take no missing values; impute them")
+        return points
+
+
+def _check_kernel(kernel: Kernel, d: int) -> None:
+    if isinstance(kernel, Laplacian):
+        return
+    if not isinstance(kernel, Product) or set(kernel.families_for(d)) != {"laplacian"}:
+        raise ValueError(
+            f"kernel={kernel!r} is not Laplacian along every column: use kernel='laplacian', or "
+            "NystromFeatures"
+        )
+
+
+def first_widths(seed: int) -> str:
+    """Fingerprint of numpy's gamma draws for this seed, because its generators may change."""
+    return stream(seed, "grids").standard_gamma(2.0, size=2).tobytes().hex()
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """Random grids, and the hash of their cells.
+
+    Attributes
+    ----------
+    widths, shifts : ndarray of shape (d, n_grids)
+        Of the cells along every column. The density w exp(-w) of the widths makes the probability
+        of sharing a cell E[max(0, 1 - t / w)] = exp(-t) at distance t.
+    multipliers : ndarray of shape (d + 1, n_grids), uint64
+        The upper half of their sum over the cell's numbers is a strongly universal hash.
+    first, counts : ndarray of shape (n_grids,)
+        The columns of each grid.
+    """
+
+    widths: NDArray[np.float64]
+    shifts: NDArray[np.float64]
+    multipliers: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def draw(cls, d: int, n_grids: int, size: int, seed: int) -> Grids:
+        """Grids for rows of d columns, with ``size`` columns in all."""
+        check_matrix(
+            3 * d, n_grids, np.float64, f"{n_grids:,} grids in {d:,} columns", "lower n_components"
+        )
+        rng = stream(seed, "grids")
+        widths = rng.standard_gamma(2.0, size=(d, n_grids))
+        shifts = rng.random((d, n_grids)) * widths
+        multipliers = rng.integers(0, 2**64, size=(d + 1, n_grids), dtype=np.uint64)
+        counts = np.full(n_grids, size // n_grids)
+        counts[: size % n_grids] += 1
+        return cls(widths, shifts, multipliers, np.cumsum(counts) - counts, counts)
+
+    def cells(self, points: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The column and the sign of each row's cell in each grid, both of shape (n, n_grids)."""
+        hashes = self._of_sparse(points) if sp.issparse(points) else self._of_dense(points)
+        high = hashes >> np.uint64(32)
+        signs = np.where(high & np.uint64(1), 1.0, -1.0)
+        places = ((high >> np.uint64(1)) * self.counts.astype(np.uint64)) >> np.uint64(31)
+        return self.first + places.astype(np.int64), signs
+
+    def _of_dense(self, points: NDArray[Any]) -> NDArray[np.uint64]:
+        hashes = np.tile(self.multipliers[-1], (len(points), 1))
+        for i in range(points.shape[1]):
+            cells = self._numbers(points[:, i, None], self.widths[i], self.shifts[i])
+            hashes += self.multipliers[i] * cells
+        return hashes
+
+    def _of_sparse(self, points: Any) -> NDArray[np.uint64]:
+        """The hash of the zero row, changed by what the entries change."""
+        zero = self._numbers(np.zeros((1, 1)), self.widths, self.shifts)
+        hashes = np.tile(
+            self.multipliers[-1] + (self.multipliers[:-1] * zero).sum(axis=0, dtype=np.uint64),
+            (points.shape[0], 1),
+        )
+        columns = points.indices
+        cells = self._numbers(points.data[:, None], self.widths[columns], self.shifts[columns])
+        changes = self.multipliers[columns] * (cells - zero[columns])
+        owners = np.repeat(np.arange(points.shape[0]), np.diff(points.indptr))
+        np.add.at(hashes, owners, changes)
+        return hashes
+
+    @staticmethod
+    def _numbers(
+        values: NDArray[Any], widths: NDArray[np.float64], shifts: NDArray[np.float64]
+    ) -> NDArray[np.uint64]:
+        """The number of the cell along a column, in 32 bits."""
+        cells = np.floor((values.astype(np.float64) + shifts) / widths)
+        return np.clip(cells, -LARGEST_CELL, LARGEST_CELL).astype(np.int64).view(np.uint64) & LOW

@@ -1,0 +1,255 @@
+"""Random features of wide networks: arc-cosine layers and their tangents (Zandieh et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._native.count_sketch import multiply_sampled
+from kernelsieve._random import stream
+from kernelsieve._state import MOST_COLUMNS, text, whole, wrong
+from kernelsieve._validation import check_matrix
+from kernelsieve.features.base import FeatureMap
+from kernelsieve.features.gegenbauer import unit_directions
+from kernelsieve.features.power_tree import spread_pairs
+from kernelsieve.kernels import ArcCosine, Kernel, NeuralTangent, resolve_kernel
+from kernelsieve.sketches.base import power_of_two
+from kernelsieve.sketches.srht import mixed, random_signs
+from kernelsieve.sources.base import Source
+
+FEWEST_UNITS = 256  # of an inner layer
+
+
+class NetworkFeatures(FeatureMap):
+    """Random layers and sketched gradients of a ReLU network, for its kernels.
+
+    For an arc-cosine kernel the features are one layer of random units, and unbiased. For the
+    neural tangent kernel the layers of a random network are followed forward; beside each one the
+    tensor product of the gradient so far with a layer of random steps is sketched by a TensorSRHT.
+    This is unbiased for one hidden layer; for more, the inner layers are as wide as the output, and
+    the bias falls like one over their width.
+
+    Parameters
+    ----------
+    n_components : int, default 1000
+        Number of features.
+    kernel : ArcCosine, NeuralTangent or str, default "ntk"
+        The kernel, or "arccos0", "arccos1", "arccos2", "ntk" (one hidden layer).
+    random_state : int, RandomState, Generator or None, default None
+        Seed of all random choices; None draws a new one for every fit.
+    n_jobs : int, optional
+        Number of threads; None uses all cores.
+
+    Attributes
+    ----------
+    n_components_ : int
+        Number of features; for the tangent kernel on very few columns a few less than asked for.
+    kernel_ : Kernel
+        The kernel in use.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, if X had names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import NetworkFeatures
+    >>> from kernelsieve.kernels import NeuralTangent
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> NetworkFeatures(64, kernel=NeuralTangent(depth=2), random_state=0).fit_transform(X).shape
+    (100, 64)
+    """
+
+    unbiased: ClassVar[bool] = False
+
+    _state_fields: ClassVar = {
+        "_size": whole(1, MOST_COLUMNS),
+        "_seed": whole(0, 2**128),
+        "_first_draws": text,
+    }
+    _not_stored: ClassVar = {"_network": "drawn again from the seed"}
+
+    _network: Any
+
+    def _complete(self) -> None:
+        super()._complete()
+        if self._first_draws != first_normals(self._seed):
+            wrong(
+                "_first_draws",
+                f"are not what numpy {np.__version__} draws: use the version that wrote the file",
+            )
+        self._draw()
+
+    def __init__(
+        self,
+        n_components: int = 1000,
+        *,
+        kernel: Any = "ntk",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _resolve_kernel(self, X: Source) -> Kernel:
+        kernel = resolve_kernel(self.kernel, X)
+        if not isinstance(kernel, ArcCosine | NeuralTangent):
+            raise ValueError(
+                f"kernel={kernel!r} is not that of a network: use ArcCosine, NeuralTangent or one "
+                "of their names, or another map"
+            )
+        return kernel
+
+    def _fit_rows(self, rows: Source, seed: int) -> None:
+        self._size, self._seed = int(self.n_components), seed
+        self._first_draws = first_normals(seed)
+        self._draw()
+
+    def _draw(self) -> None:
+        draw: Any = Layer.draw if isinstance(self.kernel_, ArcCosine) else Tangents.draw
+        self._network = draw(self.kernel_, self.n_features_in_, self._size, self._seed)
+        self.n_components_ = self._network.size
+
+    def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        self._network.fill(X, out)
+
+
+def first_normals(seed: int) -> str:
+    """Fingerprint of numpy's normal draws for this seed, because its generators may change."""
+    return stream(seed, "network").standard_normal(2).tobytes().hex()
+
+
+def units(a: NDArray[Any], order: int) -> NDArray[Any]:
+    """a^order where a > 0, else 0."""
+    if order == 0:
+        return (a > 0).astype(a.dtype)
+    a = np.maximum(a, a.dtype.type(0.0))
+    return a if order == 1 else a * a
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer of random units: 2 E[s(<w, x>) s(<w, y>)] over normal w is the arc-cosine kernel.
+
+    Directions and lengths of a normal vector are independent, and only the mean of the lengths'
+    power matters: the directions are orthogonal in blocks, and the power is its mean.
+    """
+
+    directions: NDArray[np.float64]
+    order: int
+
+    @classmethod
+    def draw(cls, kernel: ArcCosine, d: int, size: int, seed: int) -> Layer:
+        """A layer for rows of d columns."""
+        return cls(unit_directions(d, size, stream(seed, "layer", 0)), kernel.order)
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.directions.shape[1]
+
+    def fill(self, X: Any, out: NDArray[Any]) -> None:
+        """Write the features of rows into ``out``."""
+        out[...] = units(X @ self.directions.astype(X.dtype), self.order)
+        d = len(self.directions)
+        power = float(np.prod([d + 2.0 * i for i in range(self.order)]))  # E |w|^(2 order)
+        out *= X.dtype.type(np.sqrt(2.0 * power / self.size))
+
+
+@dataclass(frozen=True, eq=False)
+class TangentStep:
+    """From the activations and the gradient features of a layer to those of the next.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (width of the activations, n_units)
+    n_active : int
+        Units whose activations are kept; all of them are used as steps.
+    left_signs, right_signs, left_places, right_places : ndarray
+        The TensorSRHT of the gradient features and the steps.
+    """
+
+    weights: NDArray[np.float64]
+    n_active: int
+    left_signs: NDArray[np.int8]
+    right_signs: NDArray[np.int8]
+    left_places: NDArray[np.int64]
+    right_places: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """The number of gradient features that come out."""
+        return self.n_active + len(self.left_places)
+
+    def __call__(
+        self, active: NDArray[Any], gradient: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        dtype, n_units = active.dtype, self.weights.shape[1]
+        a = active @ self.weights.astype(dtype)
+        kept = units(a[:, : self.n_active], 1) * dtype.type(np.sqrt(2.0 / self.n_active))
+        steps = units(a, 0) * dtype.type(np.sqrt(2.0 / n_units))
+        sketched = np.empty((len(a), len(self.left_places)), dtype=dtype)
+        multiply_sampled(
+            mixed(gradient, self.left_signs),
+            mixed(steps, self.right_signs),
+            self.left_places,
+            self.right_places,
+            dtype.type(len(self.left_places) ** -0.5),
+            sketched,
+        )
+        return kept, np.hstack([kept, sketched])
+
+
+@dataclass(frozen=True, eq=False)
+class Tangents:
+    """The tangent features of a random network, layer by layer."""
+
+    steps: tuple[TangentStep, ...]
+
+    @classmethod
+    def draw(cls, kernel: NeuralTangent, d: int, size: int, seed: int) -> Tangents:
+        """A network for rows of d columns, with ``size`` features in the end."""
+        inner = power_of_two(max(FEWEST_UNITS, size))
+        check_matrix(
+            inner,
+            max(d, inner) * kernel.depth,
+            np.float64,
+            f"the weights of {kernel.depth} layers of {inner:,} units",
+            "lower n_components",
+        )
+        steps: list[TangentStep] = []
+        width, gradient = d, d
+        for layer in range(kernel.depth):
+            rng = stream(seed, "layer", layer)
+            last = layer == kernel.depth - 1
+            # Of k(x, x) = depth + 1 the last activations are 1, and their columns as many.
+            n_active = max(1, round(size / (kernel.depth + 1))) if last else inner
+            n_sketched = max(1, size - n_active) if last else inner
+            if layer == 0:  # the mean of the squared length of a normal vector is d
+                weights = unit_directions(d, inner, rng) * np.sqrt(d)
+            else:
+                weights = rng.standard_normal((width, inner))
+            left, right = power_of_two(gradient), power_of_two(inner)
+            signs = random_signs(gradient, rng), random_signs(inner, rng)
+            places = spread_pairs(left, right, n_sketched, rng)
+            steps.append(TangentStep(weights, n_active, *signs, *places))
+            width, gradient = n_active, steps[-1].size
+        return cls(tuple(steps))
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.steps[-1].size
+
+    def fill(self, X: Any, out: NDArray[Any]) -> None:
+        """Write the features of rows into ``out``."""
+        active = gradient = X.toarray() if not isinstance(X, np.ndarray) else X
+        for step in self.steps:
+            active, gradient = step(active, gradient)
+        out[...] = gradient
