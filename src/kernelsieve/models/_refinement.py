@@ -34,7 +34,8 @@ JUDGES = 2000  # rows at which the features are compared with the kernel
 # deviations of the target, and at most; after the trial they fall to a third.
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
-DEVIATIONS = 2.0  # of the mean gain that it has to be above zero
+# Standard errors that have to lie between no gain and the mean gain, or the share of rows that gain.
+MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
 
 Array = NDArray[np.float64]
 
@@ -217,15 +218,20 @@ def mean_square(residuals: Array, weights: Array | None) -> float:
 
 
 def pays(refined: Array, features: Array, weights: Array | None) -> bool:
-    """Whether residuals are smaller than others at the same rows: by enough, and not by chance."""
+    """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
+
+    Not by chance is a mean gain above its standard error, or a gain at most of the rows: a few
+    large residuals make the first of these useless.
+    """
     weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
     share = weights / weights.sum()
-    before = np.mean(features**2, axis=1)
-    gains = before - np.mean(refined**2, axis=1)
-    gain = float(share @ gains)
-    chance = math.sqrt(float(share**2 @ (gains - gain) ** 2))
-    worth = (1.0 - (1.0 - WORTH) ** 2) * float(share @ before)
-    return gain > max(worth, DEVIATIONS * chance)
+    before, after = np.mean(features**2, axis=1), np.mean(refined**2, axis=1)
+    gain = float(share @ (before - after))
+    if gain <= (1.0 - (1.0 - WORTH) ** 2) * float(share @ before):
+        return False
+    chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
+    won = 2.0 * float(share @ (after < before)) - 1.0
+    return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
 
 
 def _are_pivots(features: FeatureMap) -> bool:
