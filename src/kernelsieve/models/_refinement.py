@@ -34,7 +34,7 @@ JUDGES = 2000  # rows at which the features are compared with the kernel
 # deviations of the target, and at most; after the trial they fall to a third.
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
-# Standard errors that have to lie between no gain and the mean gain, or the share of rows that gain.
+# Standard errors between no gain and the mean gain, or the share of rows that gain.
 MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
 
 Array = NDArray[np.float64]
