@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import oracles
@@ -10,11 +11,21 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, NystromFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    NystromFeatures,
+    load,
+    save,
+)
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Polynomial, Product, Warp
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import _refinement
+from kernelsieve.tuning.learned import LearnOptions
 
 MIXED = Product(
     [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],
@@ -204,8 +215,89 @@ def test_auto_refines_where_it_pays(smooth, by_gradients):
         assert model.score(X, y) > plain.score(X, y)
 
 
+def test_a_gain_by_chance_does_not_pay():
+    """Two models that differ by noise: fewer than 1 in 44 may look better by 2 deviations."""
+    rng = np.random.default_rng(0)
+    paid = 0
+    for _ in range(300):
+        noise = rng.normal(size=(120, 1))
+        paid += _refinement.pays(noise + 0.1 * rng.normal(size=(120, 1)), noise, None)
+    assert paid <= 15
+    assert _refinement.pays(0.9 * noise, noise, np.ones(120))
+    assert not _refinement.pays(0.995 * noise, noise, None)  # for certain, but too little
+
+
 def test_auto_leaves_large_tables_to_the_features(by_gradients, monkeypatch):
     monkeypatch.setattr(_refinement, "MOST_WORK", 1e3)
     X = rows(300)
     model = KernelRidge(AdaptiveFeatures(20, random_state=0), refine="auto").fit(X, X[:, 0])
     assert not hasattr(model, "dual_coef_")
+
+
+def test_coefficients_are_narrow_where_that_is_harmless(by_gradients, tmp_path):
+    X = rows(600)
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=600)
+    features = NystromFeatures(50, kernel=MIXED, landmarks="rpcholesky", random_state=0)
+    wide = KernelRidge(features, alpha=1.0, refine=True).fit(X, y)
+    assert wide.dual_coef_.dtype == np.float64
+    narrow = KernelRidge(features, alpha=1.0, refine=True, tol=1e-2).fit(X, y)
+    assert narrow.dual_coef_.dtype == np.float32
+    exact = KernelMatrix(MIXED, X, dtype=np.float64) @ narrow.dual_coef_[:, None].astype(float)
+    np.testing.assert_allclose(narrow.predict(X), exact[:, 0] + narrow.intercept_, atol=1e-4)
+    save(narrow, tmp_path / "model.ks")
+    again = load(tmp_path / "model.ks")
+    np.testing.assert_array_equal(again.predict(X), narrow.predict(X))
+
+
+# --- the learned default -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(by_gradients, monkeypatch):
+    """The way of large tables for small ones."""
+    options = partial(
+        LearnOptions,
+        exact_rows=100,
+        landmarks=30,
+        judged_landmarks=30,
+        learn_rows=200,
+        apart_rows=200,
+        known_rows=300,
+        final_rows=500,
+    )
+    monkeypatch.setattr("kernelsieve.tuning.learned.LearnOptions", options)
+
+
+def wiggly(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(n, 3))
+    return X, np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + noise * rng.normal(size=n)
+
+
+def test_the_learned_default_refines_where_it_pays(small):
+    X, y = wiggly(1700, 0.05)
+    model = KernelRidgeCV(random_state=0).fit(X[:1200], y[:1200])
+    assert model.model_.refine
+    assert model.alpha_ == model.model_.alpha
+    assert model.model_.residual_ <= 1e-3
+    error = np.sqrt(np.mean((model.predict(X[1200:]) - y[1200:]) ** 2))
+    assert error < 0.1  # 30 features: 0.2
+    assert model.best_rmse_ == pytest.approx(error, rel=0.3)
+    mean, deviation = model.predict(X[1200:], return_std=True)
+    assert mean.shape == deviation.shape
+
+
+def test_the_learned_default_keeps_features_where_noise_is_all(small):
+    X, _ = wiggly(1200, 0.0)
+    y = np.random.default_rng(1).normal(size=1200)
+    model = KernelRidgeCV(random_state=0).fit(X, y)
+    assert not model.model_.refine
+
+
+def test_classes_are_refined_and_calibrated(small):
+    X, y = wiggly(1700, 0.05)
+    labels = np.digitize(y, [-0.3, 0.3])
+    model = KernelRidgeClassifier(random_state=0).fit(X[:1200], labels[:1200])
+    assert model.ridge_.refine
+    assert model.score(X[1200:], labels[1200:]) > 0.9
+    np.testing.assert_allclose(model.predict_proba(X[1200:]).sum(axis=1), 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
 from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_families
 from kernelsieve.kernels.learning.likelihood import Objective, inverse_of
-from kernelsieve.kernels.product import family_codes
+from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
@@ -234,6 +235,17 @@ def test_the_default_model_learns_its_kernel():
     assert model.model_.refine
     mean, deviation = model.predict(X[400:], return_std=True)
     assert mean.shape == deviation.shape == (300,)
+
+
+def test_rows_in_float32_hide_no_small_alpha():
+    """Rounded to float32 the kernel matrix of a wide kernel has eigenvalues below -alpha."""
+    X, y = uneven(300)
+    block = ArraySource(X.astype(np.float32), y[:, None]).take(np.arange(300))
+    outside = np.arange(300) % 3 == 0
+    kernel, alphas = Product(0.05), np.array([1e-7])
+    narrow = SetApart(block, outside, True).errors(kernel, alphas)
+    wide = SetApart(replace(block, X=block.X.astype(np.float64)), outside, True)
+    np.testing.assert_allclose(narrow, wide.errors(kernel, alphas), rtol=1e-12)
 
 
 def test_many_rows_go_by_landmarks():

@@ -204,6 +204,6 @@ def test_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = points(600), points(600)[:, 0]
     model.fit(X, y)
     monkeypatch.setattr(_validation, "available", lambda: 2**21)
-    words = r"refine=True, with 256 of 600 rows of .*: 512 rows would fit: lower block_rows"
+    words = r"the 600 x 600 kernel matrix in float64 .*use fewer rows, or a feature map"
     with pytest.raises(MemoryError, match=words):
         model.fit(X, y)

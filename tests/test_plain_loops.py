@@ -24,6 +24,11 @@ from kernelsieve.kernels import Product, Warp
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]
+# More columns of a family than the loops take at a time.
+ALL_FAMILIES = Product(
+    0.1,
+    ["gaussian"] * 5 + ["laplacian"] * 5 + ["matern32"] * 2 + ["matern52"] * 3 + ["categorical"],
+)
 
 
 def dense(d: int = 4, scale: float = 1.0, dtype: Any = np.float64) -> Any:
@@ -70,6 +75,7 @@ CASES: dict[str, Features] = {
     "all of sparse": features(ks.RowNormFeatures, sparse(), 500, kernel="poly", degree=2),
     "wide rows": features(ks.RowNormFeatures, sparse(), 60, kernel="poly", degree=3),
     "landmarks": features(ks.NystromFeatures, sparse(), 10),
+    "product kernel": features(ks.NystromFeatures, dense(16).round(1), 10, kernel=ALL_FAMILIES),
     "cosines": features(ks.FourierFeatures, dense(), 21),
     "cosines in float32": features(ks.FourierFeatures, dense(dtype=np.float32), 21),
     "large angles": features(ks.FourierFeatures, dense(scale=1e8), 21, gamma=1.0),

@@ -60,8 +60,11 @@ def multiply_exponentials(left, right, families, rates, one, exponent):
 
 
 @native
-def multiply_materns(left, right, families, one, exponent, factor):
-    """exponent[i, j] -= s and factor[i, j] *= the polynomial of Matern's kernels in s."""
+def multiply_materns(left, right, families, one, lowest, exponent, factor):
+    """exponent[i, j] -= s and factor[i, j] *= the polynomial of Matern's kernels in s.
+
+    Where the exponent ends below ``lowest`` the factor is 0; it may have overflowed there.
+    """
     root3, root5, third = ROOT3 * one, ROOT5 * one, one / 3
     for i in range(left.shape[0]):
         row, polynomial = exponent[i], factor[i]
@@ -89,6 +92,8 @@ def multiply_materns(left, right, families, one, exponent, factor):
                 s = root * abs(u - values[j])
                 row[j] -= s
                 polynomial[j] *= one + s + square * s * s
+        for j in range(len(row)):
+            polynomial[j] = polynomial[j] if row[j] >= lowest else one - one
 
 
 @reduction

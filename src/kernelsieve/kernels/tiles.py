@@ -18,9 +18,9 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, empty_gram
 
 FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
-# Matern's polynomials are at most the inverse of their exponentials. With few columns at a time
-# and nothing below this exponent, neither overflows float32.
-POLYNOMIAL_COLUMNS = 16
+# Matern's polynomials are at most the inverse of their exponentials, so that neither overflows
+# float32 above this exponent. With so many columns at a time what lies below is less than 1e-16.
+POLYNOMIAL_COLUMNS = 32
 LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
 
@@ -83,8 +83,7 @@ class PointTiles:
             pair = points[rows], np.ascontiguousarray(lines[:, columns]), codes
             if polynomial:
                 factor = np.ones_like(part)
-                multiply_materns(*pair, one, part, factor)
-                factor[part < LOWEST_EXPONENT] = 0
+                multiply_materns(*pair, one, self.dtype.type(LOWEST_EXPONENT), part, factor)
             else:
                 multiply_exponentials(*pair, rates, one, part)
             self.function(part, out=part)

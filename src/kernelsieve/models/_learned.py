@@ -13,10 +13,11 @@ from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models._refinement import (
-    AUTO_TOL,
-    JUDGE_TOL,
+    AUTO_SHARE,
     LANDMARKS,
+    LARGEST_TOL,
     Stop,
+    judge_tol,
     mean_square,
     pays,
     trials,
@@ -27,7 +28,6 @@ from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
 
 ALPHA_STEPS = (4.0, 1.0)  # from the larger alpha on, which is the quicker to solve for
-MOST_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def fit_learned(
     deadline = math.inf if time_limit is None else began + time_limit
     if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
         return learned
-    stop = Stop(JUDGE_TOL, MOST_ITERATIONS, deadline)
+    stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, given, rows, alphas is None, judge.seed, stop)
 
 
@@ -123,19 +123,18 @@ def _refined(
     full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
     decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
 
-    def error(residuals: NDArray[np.float64], judges: NDArray[np.bool_]) -> float:
-        weights = None if apart.weights is None else apart.weights[judges]
-        return mean_square(residuals[judges], weights)
-
+    judges = None if apart.weights is None else apart.weights[decide]
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
+    tol = judge_tol(learned.residuals, apart.y)
+    stop = replace(stop, tol=tol, max_iter=full.most_iterations(known))
     tried = trials(full, known, apart, alphas, stop)
-    best = min(tried, key=lambda trial: error(trial.residuals, decide))
-    if not pays(error(best.residuals, decide), error(learned.residuals, decide)):
+    best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
+    if not pays(best.residuals[decide], learned.residuals[decide], judges):
         return learned
     start = np.zeros((n, best.dual.shape[1]))
     start[numbers] = best.dual
     refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
-    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_TOL), start)
+    refined._refine(rows, best.alpha, replace(stop, tol=AUTO_SHARE * tol), start)
     return LearnedRidge(
         refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]
     )

@@ -27,9 +27,15 @@ LANDMARKS = 1000  # of the preconditioner that is tried beside the features
 SAFE_ALPHA = 8.0
 # `product_work` up to which refine="auto" tries the kernel: about a second on one core.
 MOST_WORK = 1e10
+SOLVE_WORK, ITERATIONS = 1e11, (4, 50)  # of one solve in the learned default
+FLOAT64_COST = 3.0  # of a product in float64, in products in float32
 JUDGES = 2000  # rows at which the features are compared with the kernel
-JUDGE_TOL, AUTO_TOL = 3e-3, 1e-3  # residuals at which predictions hardly change any more
+# Residuals at which predictions hardly change any more: relative to the error of the features, in
+# deviations of the target, and at most; after the trial they fall to a third.
+UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
+# Standard errors between no gain and the mean gain, or the share of rows that gain.
+MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
 
 Array = NDArray[np.float64]
 
@@ -45,11 +51,14 @@ class Stop:
     max_iter : int
     deadline : float
         The value of ``time.monotonic()`` after which none begins.
+    quiet : bool
+        Whether nobody is warned of a residual above ``tol``.
     """
 
     tol: float
     max_iter: int
     deadline: float = math.inf
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,12 @@ class FullKernel:
         """Whether some tens of iterations take seconds rather than minutes."""
         return product_work(self.kernel, n_rows, n_columns) <= MOST_WORK
 
+    def most_iterations(self, rows: Block) -> int:
+        """How many iterations the learned default may take in each solve."""
+        work = product_work(self.kernel, *rows.X.shape)
+        slow = 1.0 if self._coarse(rows) else FLOAT64_COST
+        return int(np.clip(SOLVE_WORK / (slow * work), *ITERATIONS))
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -179,14 +194,44 @@ def trials(
     return found
 
 
+def narrowed(dual: Array, targets: Array, tol: float) -> NDArray[Any]:
+    """Dual coefficients in float32 if they and kernel values may be rounded to it.
+
+    Roundings are independent, so those of a prediction add up to about the rounding of 1 times the
+    length of the coefficients. A tenth of tol is allowed, in deviations of the target.
+    """
+    rounding = float(np.finfo(np.float32).eps) * np.linalg.norm(dual, axis=0)
+    harmless = (rounding <= 0.1 * tol * targets.std(axis=0)).all()
+    return dual.astype(np.float32) if harmless and len(dual) > LARGEST_KERNEL_MATRIX else dual
+
+
+def judge_tol(residuals: Array, targets: Array) -> float:
+    """The residual to solve for, so that what is unsolved is little beside the errors."""
+    spread = float(np.mean(np.var(targets, axis=0)))
+    error = math.sqrt(float(np.mean(residuals**2)) / spread) if spread > 0 else 1.0
+    return float(np.clip(UNSOLVED * error, 1e-9, LARGEST_TOL))
+
+
 def mean_square(residuals: Array, weights: Array | None) -> float:
     """The weighted mean of squared residuals over rows and outputs."""
     return float(np.average(np.mean(residuals**2, axis=1), weights=weights))
 
 
-def pays(refined: float, features: float) -> bool:
-    """Whether a mean square is lower by enough."""
-    return refined < (1.0 - WORTH) ** 2 * features
+def pays(refined: Array, features: Array, weights: Array | None) -> bool:
+    """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
+
+    Not by chance is a mean gain above its standard error, or a gain at most of the rows: a few
+    large residuals make the first of these useless.
+    """
+    weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
+    share = weights / weights.sum()
+    before, after = np.mean(features**2, axis=1), np.mean(refined**2, axis=1)
+    gain = float(share @ (before - after))
+    if gain <= (1.0 - (1.0 - WORTH) ** 2) * float(share @ before):
+        return False
+    chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
+    won = 2.0 * float(share @ (after < before)) - 1.0
+    return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
 
 
 def _are_pivots(features: FeatureMap) -> bool:

@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._parallel import one_thread
 from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._state import (
+    FLOAT64,
+    FLOATS,
     AbsentOr,
     Rule,
     Sizes,
@@ -60,13 +62,13 @@ from kernelsieve.models._base import (
     times,
 )
 from kernelsieve.models._refinement import (
-    AUTO_TOL,
-    JUDGE_TOL,
+    AUTO_SHARE,
     JUDGES,
     LARGEST_KERNEL_MATRIX,
     FullKernel,
     Stop,
-    mean_square,
+    judge_tol,
+    narrowed,
     pays,
     trials,
 )
@@ -86,9 +88,9 @@ FLOAT32_ERROR, FLOAT32_BOUND = 1e-4, 3e-3
 ROUNDING_ROWS = 512  # on which the error is estimated
 
 
-def by_output(size: str) -> Rule:
+def by_output(size: str, dtype: tuple[type[np.generic], ...] = FLOAT64) -> Rule:
     """Coefficients of one output, or a column for each of several."""
-    one, several = array(size), array(size, "outputs")
+    one, several = array(size, dtype=dtype), array(size, "outputs", dtype=dtype)
 
     def rule(value: Any, where: str, sizes: Sizes) -> Any:
         return (several if np.ndim(value) == 2 else one)(value, where, sizes)
@@ -123,7 +125,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         or pivoted-Cholesky landmarks if those do better, are the preconditioner, and are chosen
         without y. "auto" does it up to 6,000 rows, and for more rows where an iteration takes a
         second or less and the error on rows set apart falls by 1 % or more; it stops at a residual
-        of 1e-3. Every prediction then takes n kernel values.
+        of 1e-3 or less. Every prediction then takes n kernel values.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
@@ -154,7 +156,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Estimated variance of an observation around the regression function.
     dual_coef_ : ndarray of shape (n,) or (n, n_outputs)
-        After a fit with ``refine=True``: the exact solution, coefficients of k(x, row).
+        After a fit with ``refine=True``: the exact solution, coefficients of k(x, row). In float32
+        after conjugate gradients if that changes predictions by less than a tenth of ``tol``, in
+        deviations of the target; predictions then take half the time.
     X_fit_ : {ndarray, CSR} of shape (n, d)
         After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
     residual_ : float
@@ -188,7 +192,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "solver_": choice("cholesky", "dual", "cg"),
         "n_iter_": whole(),
         "X_fit_": AbsentOr(row_matrix("n", "d")),
-        "dual_coef_": AbsentOr(by_output("n")),
+        "dual_coef_": AbsentOr(by_output("n", FLOATS)),
         "residual_": AbsentOr(number(0.0)),
         "marginals_": optional(instance(Marginals, d="n_columns")),
         "_posterior": optional(instance(Posterior)),
@@ -434,7 +438,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         solution, intercepts = full.solve(whole, stop, start)
         self.X_fit_ = whole.X
         self.residual_ = solution.residual
-        self.dual_coef_ = self._shaped(self._converged(solution, stop))
+        dual = narrowed(self._converged(solution, stop), whole.y, stop.tol)
+        self.dual_coef_ = self._shaped(dual)
         self.intercept_ = self._shaped(intercepts)
 
     def _refine_if_it_pays(self, rows: Source, alpha: float, began: float) -> None:
@@ -447,14 +452,14 @@ class KernelRidge(RegressorMixin, FeatureModel):
             apart = np.sort(keyed_rows(n, min(JUDGES, n // 10), full.seed, "apart"))
             known = np.setdiff1d(np.arange(n), apart)
             judges = rows.take(apart)
-            stop = replace(limit, tol=max(self.tol, JUDGE_TOL))
-            (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
             left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
-            errors = [mean_square(r, judges.weights) for r in (trial.residuals, left_out)]
-            if pays(*errors):
+            stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
+            (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
+            if pays(trial.residuals, left_out, judges.weights):
                 start = np.zeros((n, judges.y.shape[1]))
                 start[known] = trial.dual
-                self._refine(rows, alpha, replace(limit, tol=max(self.tol, AUTO_TOL)), start)
+                stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
+                self._refine(rows, alpha, stop, start)
 
     def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
         return FullKernel(
@@ -487,7 +492,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _converged(self, solution: Solution, stop: Stop) -> NDArray[np.float64]:
         """The solution, with a warning if it did not converge."""
         self.n_iter_ = solution.iterations
-        if solution.residual > stop.tol:
+        if solution.residual > stop.tol and not stop.quiet:
             what = "raise max_iter, alpha or the number of features"
             if time.monotonic() > stop.deadline:
                 what = f"raise time_limit={self.time_limit:g} or alpha"

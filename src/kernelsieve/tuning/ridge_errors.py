@@ -31,7 +31,8 @@ class RidgeErrors(ABC):
     """
 
     def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
-        self.X, self.outside = rows.X, outside
+        # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
+        self.X, self.outside = rows.X.astype(np.float64), outside
         weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, float)
         self.weights = np.maximum(weights, 1e-12 * weights.max())
         self.mean = np.average(rows.y, axis=0, weights=self.weights) if fit_intercept else 0.0
@@ -79,8 +80,8 @@ class SetApart(RidgeErrors):
 
     def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
         known, new = self.X[~self.outside], self.X[self.outside]
-        gram = kernel.between(known, known, 1).astype(np.float64, copy=False)
-        cross = kernel.between(new, known, 1).astype(np.float64, copy=False)
+        gram = kernel.between(known, known, 1)
+        cross = kernel.between(new, known, 1)
         found = []
         for alpha in alphas:
             shifted = gram.copy()
@@ -98,7 +99,7 @@ class OnLandmarks(RidgeErrors):
         self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool, landmarks: Any
     ) -> None:
         super().__init__(rows, outside, fit_intercept)
-        self.landmarks, self.fit_intercept = landmarks, fit_intercept
+        self.landmarks, self.fit_intercept = landmarks.astype(np.float64), fit_intercept
 
     def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
         square = kernel.between(self.landmarks, self.landmarks, 1).astype(np.float64)
