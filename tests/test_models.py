@@ -36,7 +36,7 @@ from kernelsieve import (
     RowNormFeatures,
 )
 from kernelsieve.kernels import Gaussian, Polynomial
-from kernelsieve.linalg import normal_equations
+from kernelsieve.linalg import eigenvalues, normal_equations
 from kernelsieve.linalg.normal_equations import (
     NormalEquations,
     corrected,
@@ -44,7 +44,7 @@ from kernelsieve.linalg.normal_equations import (
     solve_ridge,
 )
 from kernelsieve.linalg.solvers import conjugate_gradients
-from kernelsieve.models import kernel_pca, kernel_ridge
+from kernelsieve.models import kernel_ridge
 
 KERNEL = Polynomial(degree=3, gamma=0.3, coef0=1.0)
 ALL = RowNormFeatures(100, kernel=KERNEL, rotate=False)  # 4 columns: all 35 monomials
@@ -324,7 +324,7 @@ def test_all_monomials_make_the_exact_pca():
 def test_lanczos_finds_the_same_components(monkeypatch):
     X, _ = regression()
     dense = KernelPCA(3, FOURIER).fit(X)
-    monkeypatch.setattr(kernel_pca, "LARGEST_DENSE_EIGEN", 10)
+    monkeypatch.setattr(eigenvalues, "LARGEST_DENSE_EIGEN", 10)
     np.testing.assert_allclose(
         KernelPCA(3, FOURIER).fit(X).transform(X), dense.transform(X), atol=1e-8
     )

@@ -369,7 +369,7 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
             found[method] = getattr(estimator, method)(X)
     ridge = getattr(estimator, "model_", estimator)
     if getattr(ridge, "_posterior", None) is not None:
-        found["mean"], found["deviation"] = estimator.predict(X, return_std=True)
+        found["mean"], found["deviation"] = ridge.predict(X, return_std=True)
         found["noise"] = np.asarray(ridge.noise_variance_)
     if getattr(estimator, "fit_inverse_transform", False):
         found["inverse"] = estimator.inverse_transform(found["transform"])

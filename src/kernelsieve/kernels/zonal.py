@@ -257,8 +257,8 @@ class NeuralTangent(_NetworkKernel):
     Examples
     --------
     >>> NeuralTangent(depth=2)([[1.0, 0.0], [0.0, 1.0]]).round(4)
-    array([[3.    , 0.6888],
-           [0.6888, 3.    ]])
+    array([[3.    , 0.6857],
+           [0.6857, 3.    ]])
     """
 
     depth: int = 1
