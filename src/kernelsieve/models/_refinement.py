@@ -27,7 +27,7 @@ LANDMARKS = 1000  # of the preconditioner that is tried beside the features
 SAFE_ALPHA = 8.0
 # `product_work` up to which refine="auto" tries the kernel: about a second on one core.
 MOST_WORK = 1e10
-SOLVE_WORK, ITERATIONS = 1e11, (4, 50)  # of one solve in the learned default
+SOLVE_WORK, ITERATIONS = 6e10, (4, 40)  # of one solve in the learned default
 FLOAT64_COST = 3.0  # of a product in float64, in products in float32
 JUDGES = 2000  # rows at which the features are compared with the kernel
 # Residuals at which predictions hardly change any more: relative to the error of the features, in
@@ -172,9 +172,18 @@ class Trial:
 
 
 def trials(
-    full: FullKernel, known: Block, apart: Block, alphas: Sequence[float], stop: Stop
+    full: FullKernel,
+    known: Block,
+    apart: Block,
+    alphas: Sequence[float],
+    stop: Stop,
+    judges: NDArray[np.bool_] | None = None,
 ) -> list[Trial]:
-    """Solve for the kernel on some of the rows with each alpha; the next starts from the last."""
+    """Solve for the kernel on some of the rows with falling alphas; the next starts from the last.
+
+    No smaller one is tried after a residual above ``stop.tol``, or after a larger error at the
+    ``judges`` among the rows apart.
+    """
     found: list[Trial] = []
     matrix = KernelMatrix(
         full.kernel,
@@ -189,7 +198,9 @@ def trials(
         solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
         residuals = apart.y - (matrix @ solution.values + intercepts)
         found.append(Trial(alpha, solution.values, residuals))
-        if time.monotonic() > stop.deadline:
+        errors = [float(np.mean(one.residuals[judges] ** 2)) for one in found[-2:]]
+        unsolved = solution.residual > stop.tol or time.monotonic() > stop.deadline
+        if unsolved or errors[-1] > errors[0]:
             break
     return found
 
