@@ -33,6 +33,7 @@ JUDGES = 2000  # rows at which the features are compared with the kernel
 # Residuals at which predictions hardly change any more: relative to the error of the features, in
 # deviations of the target, and at most; after the trial they fall to a third.
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
+CLEAR = 0.2  # relative gain that needs no test
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
 # Standard errors between no gain and the mean gain, or the share of rows that gain.
 MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
@@ -231,8 +232,8 @@ def mean_square(residuals: Array, weights: Array | None) -> float:
 def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
 
-    Not by chance is a mean gain above its standard error, or a gain at most of the rows: a few
-    large residuals make the first of these useless.
+    Not by chance is a mean gain above its standard error, or a gain at most of the rows, or one of
+    a fifth: where a few large residuals are all of the error, they cannot be told from chance.
     """
     weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
     share = weights / weights.sum()
@@ -240,6 +241,8 @@ def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     gain = float(share @ (before - after))
     if gain <= (1.0 - (1.0 - WORTH) ** 2) * float(share @ before):
         return False
+    if gain > (1.0 - (1.0 - CLEAR) ** 2) * float(share @ before):
+        return True
     chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
     won = 2.0 * float(share @ (after < before)) - 1.0
     return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
