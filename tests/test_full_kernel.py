@@ -225,6 +225,8 @@ def test_a_gain_by_chance_does_not_pay():
     assert paid <= 15
     assert _refinement.pays(0.9 * noise, noise, np.ones(120))
     assert not _refinement.pays(0.995 * noise, noise, None)  # for certain, but too little
+    outlier = np.where(np.arange(120)[:, None] == 7, 100.0, noise)
+    assert _refinement.pays(1.1 * noise, outlier, None)  # one row is all of the error
 
 
 def test_auto_leaves_large_tables_to_the_features(by_gradients, monkeypatch):

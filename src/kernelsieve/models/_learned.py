@@ -27,7 +27,9 @@ from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
 
-ALPHA_STEPS = (4.0, 1.0)  # from the larger alpha on, which is the quicker to solve for
+# From the largest on, which is the quickest to solve for. The alpha of a few thousand rows without
+# noise may be too small to solve for with all.
+ALPHA_STEPS = (64.0, 16.0, 4.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _refined(
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
     tol = judge_tol(learned.residuals, apart.y)
     stop = replace(stop, tol=tol, max_iter=full.most_iterations(known))
-    tried = trials(full, known, apart, alphas, stop)
+    tried = trials(full, known, apart, alphas, stop, decide)
     best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
     if not pays(best.residuals[decide], learned.residuals[decide], judges):
         return learned

@@ -27,12 +27,13 @@ LANDMARKS = 1000  # of the preconditioner that is tried beside the features
 SAFE_ALPHA = 8.0
 # `product_work` up to which refine="auto" tries the kernel: about a second on one core.
 MOST_WORK = 1e10
-SOLVE_WORK, ITERATIONS = 1e11, (4, 50)  # of one solve in the learned default
+SOLVE_WORK, ITERATIONS = 6e10, (4, 40)  # of one solve in the learned default
 FLOAT64_COST = 3.0  # of a product in float64, in products in float32
 JUDGES = 2000  # rows at which the features are compared with the kernel
 # Residuals at which predictions hardly change any more: relative to the error of the features, in
 # deviations of the target, and at most; after the trial they fall to a third.
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
+CLEAR = 0.2  # relative gain that needs no test
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
 # Standard errors between no gain and the mean gain, or the share of rows that gain.
 MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
@@ -172,9 +173,18 @@ class Trial:
 
 
 def trials(
-    full: FullKernel, known: Block, apart: Block, alphas: Sequence[float], stop: Stop
+    full: FullKernel,
+    known: Block,
+    apart: Block,
+    alphas: Sequence[float],
+    stop: Stop,
+    judges: NDArray[np.bool_] | None = None,
 ) -> list[Trial]:
-    """Solve for the kernel on some of the rows with each alpha; the next starts from the last."""
+    """Solve for the kernel on some of the rows with falling alphas; the next starts from the last.
+
+    No smaller one is tried after a residual above ``stop.tol``, or after a larger error at the
+    ``judges`` among the rows apart.
+    """
     found: list[Trial] = []
     matrix = KernelMatrix(
         full.kernel,
@@ -189,7 +199,9 @@ def trials(
         solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
         residuals = apart.y - (matrix @ solution.values + intercepts)
         found.append(Trial(alpha, solution.values, residuals))
-        if time.monotonic() > stop.deadline:
+        errors = [float(np.mean(one.residuals[judges] ** 2)) for one in found[-2:]]
+        unsolved = solution.residual > stop.tol or time.monotonic() > stop.deadline
+        if unsolved or errors[-1] > errors[0]:
             break
     return found
 
@@ -220,8 +232,8 @@ def mean_square(residuals: Array, weights: Array | None) -> float:
 def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
 
-    Not by chance is a mean gain above its standard error, or a gain at most of the rows: a few
-    large residuals make the first of these useless.
+    Not by chance is a mean gain above its standard error, or a gain at most of the rows, or one of
+    a fifth: where a few large residuals are all of the error, they cannot be told from chance.
     """
     weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
     share = weights / weights.sum()
@@ -229,6 +241,8 @@ def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     gain = float(share @ (before - after))
     if gain <= (1.0 - (1.0 - WORTH) ** 2) * float(share @ before):
         return False
+    if gain > (1.0 - (1.0 - CLEAR) ** 2) * float(share @ before):
+        return True
     chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
     won = 2.0 * float(share @ (after < before)) - 1.0
     return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
