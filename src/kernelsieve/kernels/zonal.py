@@ -49,7 +49,7 @@ class SphericalKernel(Kernel):
         """f(t), for rows of ``n_columns``."""
 
     def amplitudes(self, X: Any) -> NDArray[np.float64]:
-        """|x|^p of every row, 0 for a zero row."""
+        """The norm of every row to the power p, 0 for a zero row."""
         squares = squared_norms(X)
         with np.errstate(over="ignore", divide="ignore"):
             return np.where(squares > 0, squares ** (0.5 * self.length_power), 0.0)
@@ -247,7 +247,7 @@ class NeuralTangent(_NetworkKernel):
     """The neural tangent kernel of a fully connected ReLU network (Jacot et al., 2018).
 
     What gradient descent on an infinitely wide network without biases does is kernel regression
-    with this kernel. Weights are N(0, 2 / width), so that k(x, x) = (depth + 1) |x|^2.
+    with this kernel. Weights are N(0, 2 / width), so that ``k(x, x) = (depth + 1) |x|^2``.
 
     Parameters
     ----------
@@ -303,8 +303,8 @@ def _sine(t: NDArray[Any]) -> NDArray[Any]:
 class Zonal(SphericalKernel):
     """Any kernel of the angle, by its Gegenbauer series (Schoenberg, 1942).
 
-    k(x, y) = |x|^power |y|^power sum_l coefficients[l] P_l(t), with the Gegenbauer polynomials P_l
-    of the sphere in as many dimensions as the rows have, P_l(1) = 1. With coefficients >= 0 these
+    ``k(x, y) = |x|^power |y|^power sum_l coefficients[l] P_l(t)``, with the Gegenbauer
+    polynomials P_l of the sphere in as many dimensions as the rows have, P_l(1) = 1. With coefficients >= 0 these
     are all the kernels of the angle in that dimension. They need not have a Taylor series with
     coefficients >= 0: ``GegenbauerFeatures`` and ``NystromFeatures`` take them.
 
