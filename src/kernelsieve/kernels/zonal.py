@@ -304,9 +304,10 @@ class Zonal(SphericalKernel):
     """Any kernel of the angle, by its Gegenbauer series (Schoenberg, 1942).
 
     ``k(x, y) = |x|^power |y|^power sum_l coefficients[l] P_l(t)``, with the Gegenbauer
-    polynomials P_l of the sphere in as many dimensions as the rows have, P_l(1) = 1. With coefficients >= 0 these
-    are all the kernels of the angle in that dimension. They need not have a Taylor series with
-    coefficients >= 0: ``GegenbauerFeatures`` and ``NystromFeatures`` take them.
+    polynomials P_l of the sphere in as many dimensions as the rows have, P_l(1) = 1. With
+    coefficients >= 0 these are all the kernels of the angle in that dimension. They need not have
+    a Taylor series with coefficients >= 0: ``GegenbauerFeatures`` and ``NystromFeatures`` take
+    them.
 
     Parameters
     ----------
