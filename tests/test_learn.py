@@ -404,3 +404,22 @@ def test_an_exact_ridge_of_few_rows_is_solved_at_once():
     np.testing.assert_allclose(model.dual_coef_, solution[:80], rtol=1e-6, atol=1e-8)
     assert model.intercept_ == pytest.approx(solution[80])
     assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("family", LEARNABLE)
+def test_a_column_that_was_dropped_too_early_comes_back(family: str) -> None:
+    """The slope on all rows tells a weak column from noise, with the strong ones in place."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 12))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 0] + 0.3 * X[:, 7] + 0.1 * rng.normal(size=400)
+    learner = Learner.on(ArraySource(X, y[:, None]), 400, seed=0)
+    everything = learner.equal(family)
+    (strong,) = learner.refine([everything.restricted(np.array([0, 1]))])
+    (wider,) = learner.widened(strong)
+    assert 7 in wider.columns
+    assert set(strong.columns) <= set(wider.columns)
+    np.testing.assert_allclose(wider.rates[:, :2], strong.rates)  # its own stay as they were
+    weak, refined = learner.refine([strong, wider])
+    assert 7 in refined.columns
+    assert refined.value < weak.value
+    assert learner.widened(everything) == []

@@ -293,7 +293,8 @@ class _Search:
         if best.fit.iterations and not self._late():
             best = self._varied(compare, learner, best)
             if learner.n_rows > SCREENED_ROWS and not self._late():
-                refined = learner.refine([best.fit], limit, self.verbose)
+                fits = [best.fit, *learner.widened(best.fit)]
+                refined = learner.refine(fits, limit, self.verbose)
                 again = self._best(self._climb_all(compare, learner, refined))
                 best = self._best([best, self._varied(compare, learner, again)])
         full = None

@@ -22,6 +22,7 @@ from kernelsieve.kernels.learning.rates import (
     pruned,
     search,
     start_rate,
+    widened,
 )
 from kernelsieve.sources.base import Block, Source
 
@@ -148,6 +149,14 @@ class Learner:
             self.n_jobs,
         )
         return list(track(searches, len(fits), "rates", verbose))
+
+    def widened(self, fit: Fit) -> list[Fit]:
+        """The same with columns that few rows had dropped and all rows ask for, if any."""
+        with one_thread():
+            found = widened(
+                fit, self.usable, self.parts, self.columns, self.target, self.noise, self.rule
+            )
+        return [] if found is None else [found]
 
     def pruned(self, fit: Fit, thresholds: tuple[float, ...], n_rows: int | None = None) -> Fit:
         """The same without columns that are not worth their price in likelihood."""

@@ -30,6 +30,9 @@ IDLE = (0.02, 0.01, 1e-3)  # the same after a search on few rows, which does not
 # low one keeps noise, of which there is more among many columns.
 PRICE, PRICE_OF_CHOICE = 0.3, 0.01  # and so much more for each column to choose from
 
+PROBE_RATE = 0.02  # of columns that may come back: so small that even hundreds change little
+MOST_ADDED = 8  # columns that come back at a time
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -250,6 +253,45 @@ def pruned(
         if increase * target.size <= price * dropped:
             return replace(fewer, value=fit.value + increase)
     return fit
+
+
+def widened(
+    fit: Fit,
+    usable: NDArray[np.int64],
+    parts: Array,
+    columns: Columns,
+    target: Array,
+    noise: Array,
+    rule: str,
+) -> Fit | None:
+    """The same with columns that it lacks and that the objective asks for; None without any.
+
+    A search on few rows drops columns whose effect is below the noise that it sees. At a tiny rate
+    the slope of the objective, on more rows and with the other columns in place, tells them apart.
+    """
+    missing = np.setdiff1d(usable, fit.columns)
+    if not len(missing):
+        return None
+    probed = _with_columns(fit, missing, np.log(PROBE_RATE))
+    objective = _objective(parts, columns, probed.columns, target, noise, fit.family, rule, 1)
+    slopes = objective(probed.parameters)[1][: 2 * len(probed.columns)].reshape(2, -1).sum(axis=0)
+    wanted = slopes[np.searchsorted(probed.columns, missing)]
+    order = np.argsort(wanted, kind="stable")[:MOST_ADDED]
+    added = missing[order[wanted[order] < 0]]
+    if not len(added):
+        return None
+    rate = start_rate(fit.family, len(fit.columns) + len(added)) / 2.0
+    return _with_columns(fit, np.sort(added), np.log(rate))
+
+
+def _with_columns(fit: Fit, added: NDArray[np.int64], log_rate: float) -> Fit:
+    """The same with more columns, all of one rate."""
+    kept = np.concatenate([fit.columns, added])
+    order = np.argsort(kept, kind="stable")
+    own = fit.parameters[: 2 * len(fit.columns)].reshape(2, -1)
+    rates = np.hstack([own, np.full((2, len(added)), log_rate)])[:, order]
+    tail = fit.parameters[2 * len(fit.columns) :]
+    return replace(fit, columns=kept[order], parameters=np.append(rates.ravel(), tail))
 
 
 def moved(fit: Fit, family: str) -> Fit:
