@@ -30,7 +30,7 @@ IDLE = (0.02, 0.01, 1e-3)  # the same after a search on few rows, which does not
 # low one keeps noise, of which there is more among many columns.
 PRICE, PRICE_OF_CHOICE = 0.3, 0.01  # and so much more for each column to choose from
 
-PROBE_RATE = 0.02  # of columns that may come back: so small that even hundreds change little
+PROBE_RATE = 1e-3  # of columns that may come back: so small that all together change little
 MOST_ADDED = 8  # columns that come back at a time
 
 
