@@ -11,7 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidge, RowNormFeatures
+from kernelsieve import (
+    AdaptiveFeatures,
+    FourierFeatures,
+    KernelRidge,
+    KernelRidgeCV,
+    RowNormFeatures,
+)
 from kernelsieve.kernels import Polynomial
 
 
@@ -141,3 +147,10 @@ def test_bad_parameters_are_named(data, parameters, message):
     X, y = data
     with pytest.raises((ValueError, TypeError), match=message):
         KernelRidge(FourierFeatures(10), **parameters).fit(X, y)
+
+
+def test_the_default_map_of_sparse_rows_has_the_random_state_of_the_search():
+    X = sp.random(300, 40, density=0.2, random_state=0, format="csr")
+    y = np.asarray(X[:, 0].todense()).ravel() + np.random.default_rng(0).normal(size=300)
+    first, again = (KernelRidgeCV(random_state=3).fit(X, y).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(first, again)

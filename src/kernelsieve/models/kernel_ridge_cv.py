@@ -203,7 +203,9 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
                 "groups and order are for learned kernels: with features, gammas or cv given, pass "
                 "cv=, for instance a list of splits of sklearn's GroupKFold or TimeSeriesSplit"
             )
-        base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])))
+        # The default map is ours, so its draws are, too.
+        seed = {"random_state": root_seed(self.random_state)} if self.features is None else {}
+        base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])), **seed)
         found = search(
             base,
             rows,
@@ -219,7 +221,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.gamma_, self.alpha_ = found.gamma, found.alpha
         self.best_rmse_ = float(found.rmse.min())
         self.cv_results_ = found.table()
-        best = self._fresh_features()
+        best = self._fresh_features(**seed)
         if self.gamma_ is not None:
             best.set_params(gamma=self.gamma_)
         self.model_ = self._ridge(best, self.alpha_).fit(given)
