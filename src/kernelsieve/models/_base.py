@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from kernelsieve._parallel import one_thread, thread_count
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Kernel, Product
 from kernelsieve.sources.base import (
     ArraySource,
     Block,
@@ -164,6 +164,24 @@ def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
     given = fresh.get_params(deep=False)
     missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
     return fresh.set_params(**missing) if missing else fresh
+
+
+class LearnsKernel:
+    """A model whose kernel may be learned: what its fitted map knows of it."""
+
+    features_: FeatureMap
+    n_features_in_: int
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel of the fitted map."""
+        check_is_fitted(self)
+        return self.features_.kernel_
+
+    @property
+    def relevances_(self) -> NDArray[np.float64]:
+        """The share of each column in the logarithm of a product kernel."""
+        return relevances_of(self.kernel_, self.n_features_in_)
 
 
 def has_rates(kernel: Any) -> bool:

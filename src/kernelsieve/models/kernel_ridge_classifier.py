@@ -12,7 +12,7 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import columns_of
+from kernelsieve.models._base import LearnsKernel, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -23,7 +23,7 @@ from kernelsieve.tuning.judge import Judge
 CALIBRATION_ROWS = 20_000
 
 
-class KernelRidgeClassifier(FeatureClassifier):
+class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
     """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
     Parameters
@@ -58,6 +58,11 @@ class KernelRidgeClassifier(FeatureClassifier):
         The regression on the targets.
     features_ : FeatureMap
         The fitted map.
+    kernel_ : Kernel
+        The kernel of ``features_``.
+    relevances_ : ndarray of shape (d,)
+        The share of each column in the logarithm of the kernel of two rows that are a deviation
+        apart in every column, for product kernels.
     sharpness_ : float
         Factor of the scores inside the softmax that turns them into probabilities.
     n_features_in_ : int

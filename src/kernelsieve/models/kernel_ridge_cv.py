@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
 from kernelsieve.features import FeatureMap
-from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models._base import FeatureModel, columns_of, relevances_of
+from kernelsieve.models._base import FeatureModel, LearnsKernel, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
@@ -23,7 +22,7 @@ from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search
 
 
-class KernelRidgeCV(RegressorMixin, FeatureModel):
+class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     """Kernel ridge regression that learns its kernel, or searches for gamma and alpha.
 
     Without ``features`` the kernel is learned: one rate and one monotone warp for each column by
@@ -258,17 +257,6 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel of the fitted map."""
-        check_is_fitted(self)
-        return self.features_.kernel_
-
-    @property
-    def relevances_(self) -> NDArray[np.float64]:
-        """The share of each column in the logarithm of a product kernel."""
-        return relevances_of(self.kernel_, self.n_features_in_)
 
     def _ridge(self, features: FeatureMap | None, alpha: float) -> KernelRidge:
         return KernelRidge(
