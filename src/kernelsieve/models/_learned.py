@@ -14,12 +14,12 @@ from sklearn.base import clone
 from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
-    LANDMARKS,
     LARGEST_TOL,
     Stop,
     judge_tol,
     mean_square,
     pays,
+    pivots,
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -116,9 +116,7 @@ def _refined(
     assert learned.chosen.full is not None
     model, n, unseen = learned.model, rows.shape[0], learned.unseen
     kernel, alpha = learned.chosen.full
-    landmarks = NystromFeatures(
-        LANDMARKS, kernel=kernel, landmarks="rpcholesky", random_state=seed, n_jobs=model.n_jobs
-    )
+    landmarks = pivots(kernel, n, seed, model.n_jobs)
     numbers = np.setdiff1d(np.arange(n), unseen)
     known, apart = rows.take(numbers), rows.take(unseen)
     fitted = clone(landmarks).fit(known.X)

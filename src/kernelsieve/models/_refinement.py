@@ -132,13 +132,7 @@ class FullKernel:
         features, n = self.features, len(rows)
         if _are_pivots(features):
             return features
-        landmarks = NystromFeatures(
-            min(n, LANDMARKS),
-            kernel=self.kernel,
-            landmarks="rpcholesky",
-            random_state=self.seed,
-            n_jobs=self.n_jobs,
-        ).fit(rows.X)
+        landmarks = pivots(self.kernel, n, self.seed, self.n_jobs).fit(rows.X)
         some = rows.X[np.sort(keyed_rows(n, min(n, TRIAL_ROWS), self.seed, "preconditioner"))]
         sample = KernelSample(self.kernel, some, self.alpha, n, self.n_jobs)
         return min((landmarks, features), key=lambda map_: _condition(sample, map_))
@@ -246,6 +240,17 @@ def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
     won = 2.0 * float(share @ (after < before)) - 1.0
     return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
+
+
+def pivots(kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None) -> NystromFeatures:
+    """Landmarks by pivoted Cholesky, not fitted yet: the best preconditioner that is known here."""
+    return NystromFeatures(
+        min(n_rows, LANDMARKS),
+        kernel=kernel,
+        landmarks="rpcholesky",
+        random_state=seed,
+        n_jobs=n_jobs,
+    )
 
 
 def _are_pivots(features: FeatureMap) -> bool:
