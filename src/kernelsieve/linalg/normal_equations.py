@@ -340,11 +340,13 @@ class Posterior(Persistent):
         halves = solve_triangular(self._known_factor(), vectors, lower=True, check_finite=False)
         return min(1.0, self.weight / self.n_rows) * np.einsum("ij,ij->j", halves, halves)
 
+    def solve(self, right: Array) -> Array:
+        """(G + shift I)^-1 times columns, of shape (s, m)."""
+        return cho_solve((self._known_factor(), True), right, check_finite=False)
+
     def pulls(self, Z: Any) -> Array:
         """(G + shift I)^-1 (z - mean), of shape (s, n): derivatives of predictions by Z^T W y."""
-        return cho_solve(
-            (self._known_factor(), True), (dense(Z) - self.feature_mean).T, check_finite=False
-        )
+        return self.solve((dense(Z) - self.feature_mean).T)
 
     def relative_variances(self, Z: Any, unseen: Array | float = 0.0) -> Array:
         """The variance of a new observation, in units of the noise variance, of shape (n,).
@@ -421,7 +423,7 @@ def corrected(solution: RidgeSolution, sums: Array, alpha: float) -> RidgeSoluti
     if posterior.fit_intercept:
         gradient = gradient - np.outer(posterior.feature_mean, sums[-1])
         intercepts = intercepts + sums[-1] / posterior.weight
-    step = cho_solve((posterior._known_factor(), True), gradient)
+    step = posterior.solve(gradient)
     return RidgeSolution(
         solution.coefficients + step, intercepts - posterior.feature_mean @ step, posterior
     )

@@ -62,6 +62,7 @@ def fit_learned(
     judge: Judge,
     time_limit: float | None,
     verbose: int,
+    simpler: bool = False,
 ) -> LearnedRidge:
     """Learn a kernel and fit a ridge on it to all rows.
 
@@ -77,6 +78,8 @@ def fit_learned(
         The only ridges to choose from.
     judge : Judge
         Splits the rows. Its seed is that of everything here.
+    simpler : bool, default False
+        Whether ``chosen`` names simpler kernels, too.
     """
     began = time.monotonic()
     chosen = choose_learned(
@@ -84,6 +87,7 @@ def fit_learned(
         alphas=alphas,
         fit_intercept=ridge.fit_intercept,
         judge=judge,
+        simpler=simpler,
         time_limit=time_limit,
         seed=judge.seed,
         n_jobs=ridge.n_jobs,

@@ -101,11 +101,12 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         """Score the classes of rows; the larger the score, the likelier the class."""
         raise NotImplementedError
 
-    def _calibrate(self, labels: Any, scores: NDArray[Any], weights: Any) -> None:
+    def _calibrate(self, labels: Any, scores: NDArray[Any], weights: Any) -> float:
         """Fit the sharpness to scores that the rows had no part in: those of the fit itself are
         overconfident.
 
         One positive factor for all scores, so that the likeliest class is the predicted one.
+        Returns the log loss that is left.
         """
         count = len(scores)
         share = np.ones(count) if weights is None else weights
@@ -118,6 +119,7 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
 
         found = minimize_scalar(loss, bounds=(-5.0, 7.0), method="bounded")
         self.sharpness_ = float(np.exp(found.x))
+        return float(found.fun)
 
     @lazy_on_dask
     def predict_proba(self, X: Any) -> NDArray[Any]:

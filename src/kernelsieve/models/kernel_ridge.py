@@ -439,8 +439,11 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self.X_fit_ = whole.X
         self.residual_ = solution.residual
         dual = narrowed(self._converged(solution, stop), whole.y, stop.tol)
-        self.dual_coef_ = self._shaped(dual)
-        self.intercept_ = self._shaped(intercepts)
+        self._set_dual(dual, intercepts)
+
+    def _set_dual(self, dual: NDArray[Any], intercepts: NDArray[np.float64]) -> None:
+        finite(dual, "the coefficients")
+        self.dual_coef_, self.intercept_ = self._shaped(dual), self._shaped(intercepts)
 
     def _refine_if_it_pays(self, rows: Source, alpha: float, began: float) -> None:
         """Solve for the kernel if that lowers the error on rows set apart."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import LearnsKernel, columns_of
 from kernelsieve.models._learned import fit_learned
+from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor, ridge_scores
@@ -167,27 +170,38 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
         if self.alpha is not None:
             why = "it is added to the kernel's diagonal"
             alphas = np.array([check_positive(self.alpha, "alpha", why)])
-        n = rows.shape[0]
+        n, began = rows.shape[0], time.monotonic()
         labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
+        columns = columns_of(targets)
         learned = fit_learned(
             targets,
-            columns_of(targets),
+            columns,
             ridge,
             alphas=alphas,
             judge=Judge(n, root_seed(self.random_state), labels=labels),
             time_limit=self.time_limit,
             verbose=self.verbose,
+            simpler=True,
         )
         self.ridge_ = learned.model
         unseen = learned.unseen
-        self._calibrate_left_out(rows.take(unseen), targets.take(unseen), learned.residuals)
+        seen, signs = rows.take(unseen), targets.take(unseen)
+        loss = self._calibrate_left_out(seen, signs, learned.residuals)
+        deadline = math.inf if self.time_limit is None else began + self.time_limit
+        found = fit_log_loss(learned, targets, columns, alphas is None, deadline)
+        if found is not None:
+            sharpness = self.sharpness_
+            if self._calibrate(seen.y, found.values.reshape(signs.y.shape), signs.weights) < loss:
+                self.ridge_ = found.model
+            else:
+                self.sharpness_ = sharpness
 
     def _calibrate_left_out(
         self, rows: Block, signs: Block, residuals: NDArray[np.float64]
-    ) -> None:
+    ) -> float:
         """Calibrate with the scores that these residuals of the targets +-1 leave."""
         scores = signs.y - residuals.reshape(signs.y.shape)
-        self._calibrate(rows.y, scores, signs.weights)
+        return self._calibrate(rows.y, scores, signs.weights)
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:

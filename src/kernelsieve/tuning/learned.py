@@ -69,6 +69,8 @@ class LearnOptions:
         Between factors that are tried.
     narrowest, widest : float
         Factors beyond which the search does not go.
+    linear : float
+        The factor at which a smooth kernel with equal rates is almost linear.
     worth : float
         The relative gain below which the next factor is not tried: the width and alpha of rough
         kernels do almost the same, and the search should not walk on along that valley.
@@ -104,6 +106,7 @@ class LearnOptions:
     step: float = 2.0
     narrowest: float = 64.0
     widest: float = 1.0 / 64.0
+    linear: float = 1.0 / 16.0
     worth: float = 0.005
     alpha_step: float = 4.0
     shares: tuple[float, ...] = (0.2, 0.6)
@@ -115,6 +118,7 @@ class LearnOptions:
 
 
 ALPHA_BOUNDS = (1e-7, 1e6)
+LINEAR_FAMILY = "gaussian"  # x.y is the limit of wide ones
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,31 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A kernel, and the alpha of its ridge."""
+
+    kernel: Product
+    alpha: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """Kernels that were chosen without some rows.
+
+    Attributes
+    ----------
+    known, apart : ndarray of int
+        The rows that had a part in the choice, and those that had none.
+    candidates : tuple of Candidate
+        The chosen kernel, and simpler ones.
+    """
+
+    known: Rows
+    apart: Rows
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
 class Chosen:
     """What to fit.
 
@@ -165,6 +194,11 @@ class Chosen:
     full : tuple of Product and float, or None
         The kernel and alpha for the exact kernel, where that is an alternative to landmarks:
         narrower, as a rule.
+    candidates : tuple of Candidate
+        For other losses to choose from, if they were asked for and the kernel is exact: the chosen
+        kernel, one that is almost linear, and the best ones with equal rates.
+    held : tuple of Held
+        The same without rows, which together are ``unseen``.
     """
 
     kernel: Product
@@ -176,6 +210,8 @@ class Chosen:
     tried: tuple[Judged, ...]
     scale: float
     full: tuple[Product, float] | None = None
+    candidates: tuple[Candidate, ...] = ()
+    held: tuple[Held, ...] = ()
 
 
 def adjusted(kernel: Product, factor: float, share: float) -> Product:
@@ -192,6 +228,7 @@ def choose_learned(
     fit_intercept: bool = True,
     judge: Judge | None = None,
     options: LearnOptions | None = None,
+    simpler: bool = False,
     time_limit: float | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
@@ -209,6 +246,8 @@ def choose_learned(
     judge : Judge, optional
         Splits the rows. None splits at random.
     options : LearnOptions, optional
+    simpler : bool, default False
+        Whether to name simpler kernels, too, where the kernel is exact.
     time_limit : float, optional
         Seconds after which no more is tried.
     seed : int
@@ -229,13 +268,15 @@ def choose_learned(
     few = n // 5 < options.reported_rows
     among, unseen = (everything, nothing) if few else judge.set_apart(_share(n, options))
     search = _Search(
-        rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact
-    )
+        rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact,
+        simpler and exact,
+    )  # fmt: skip
     best, learner, full = search.run(among)
     _warn_at_edge(best, options, len(learner.rows))
-    residuals = None
+    residuals, held = None, [Held(among, unseen, search.candidates(best, learner))]
     if few:
-        unseen, residuals = search.repeated(best, learner)
+        held, residuals = search.repeated(best, learner)
+        unseen = np.concatenate([one.apart for one in held])
         if n > 4 and time.monotonic() < deadline:  # the choice is made: all rows have their say
             best, learner = search.again(best)
     kernel = search.kernel(best, learner)
@@ -245,7 +286,17 @@ def choose_learned(
     tried = tuple(search.tried)
     alternative = None if full is None else (search.kernel(full, learner), full.alpha)
     return Chosen(
-        kernel, best.alpha, exact, size, unseen, residuals, tried, search.scale, alternative
+        kernel,
+        best.alpha,
+        exact,
+        size,
+        unseen,
+        residuals,
+        tried,
+        search.scale,
+        alternative,
+        search.candidates(best, learner),
+        tuple(held),
     )
 
 
@@ -268,7 +319,9 @@ class _Search:
     n_jobs: int | None
     verbose: int
     exact: bool
+    simpler: bool = False
     tried: list[Judged] = field(default_factory=list)
+    simple: list[Judged] = field(default_factory=list)
     scale: float = 1.0
 
     def run(self, among: Rows) -> tuple[Judged, Learner, Judged | None]:
@@ -286,6 +339,8 @@ class _Search:
         fits = best_of_families(learner.screen(LEARNABLE, limit, self.verbose))
         fits = [*fits[: options.families], *(learner.equal(family) for family in options.equal)]
         found = self._climb_all(compare, learner, fits)
+        if self.simpler:
+            self.simple = self._simple(compare, learner, found)
         best = min(
             found,
             key=lambda one: one.rmse * (1.0 if one.fit.iterations else 1.0 + options.handicap),
@@ -315,20 +370,38 @@ class _Search:
         work = product_work(self.kernel(best, learner), *self.rows.shape)
         return self.rows.resident and work <= self.options.full_work and not self._late()
 
-    def repeated(self, best: Judged, learner: Learner) -> tuple[Rows, Array]:
-        """Residuals of a smaller search that is repeated without each fold, at that fold."""
+    def repeated(self, best: Judged, learner: Learner) -> tuple[list[Held], Array]:
+        """A smaller search that is repeated without each fold, and its residuals at the folds."""
         n = self.rows.shape[0]
         options = replace(self.options, learn_rows=SCREENED_ROWS, families=1)
         smaller = replace(self, options=options, tried=[], verbose=0)
-        rows, residuals = [], []
+        held, residuals = [], []
         splits = self.judge.folds(min(self.options.folds, n)) if n > 1 else []
         for choose, apart in splits:
             if not self._late():
                 best, learner, _ = smaller.run(choose)
             found = self.residuals(self.kernel(best, learner), best.alpha, choose, apart)
-            rows.append(apart)
+            held.append(Held(choose, apart, smaller.candidates(best, learner)))
             residuals.append(found)
-        return np.concatenate(rows), np.concatenate(residuals)
+        return held, np.concatenate(residuals)
+
+    def candidates(self, best: Judged, learner: Learner) -> tuple[Candidate, ...]:
+        """The chosen kernel, and the simpler ones on the learner's columns."""
+        simple = [replace(one, fit=learner.equal(one.fit.family)) for one in self.simple]
+        return tuple(
+            Candidate(self.kernel(one, learner), one.alpha)
+            for one in ([best, *simple] if self.simpler else [])
+        )
+
+    def _simple(self, compare: RidgeErrors, learner: Learner, found: list[Judged]) -> list[Judged]:
+        """A kernel that is almost linear, and the best of each family with equal rates."""
+        start = learner.equal(LINEAR_FAMILY)
+        linear = Judged(start, self.options.linear, 0.0, start.alpha, math.inf)
+        equal = [
+            self._best(one for one in found if one.fit.family == family and not one.fit.iterations)
+            for family in self.options.equal
+        ]
+        return [self._judged(compare, learner, linear), *equal]
 
     def kernel(self, judged: Judged, learner: Learner) -> Product:
         """The kernel that was judged."""

@@ -1,0 +1,356 @@
+"""The log loss on a learned kernel: which kernel, which penalty, and whether it beats the ridge."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kernelsieve._parallel import one_thread, ordered_map
+from kernelsieve._random import keyed_rows
+from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise, row_losses
+from kernelsieve.models._base import mixing_of
+from kernelsieve.models._learned import LearnedRidge
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.tuning.learned import Candidate, Held
+
+Array = NDArray[np.float64]
+
+# Of the alpha of the ridge, from the largest on. The losses agree where all classes are likely; the
+# more certain they are, the flatter is the log loss and the smaller the penalty that goes with it.
+PENALTIES = tuple(4.0**power for power in range(1, -8, -1))
+JUDGED_ROWS = 1500  # that scores are learned from while kernels and penalties are compared
+TRIAL_ITERATIONS, TRIAL_TOL = 40, 1e-4
+ITERATIONS, TOL = 100, 1e-6
+LARGEST_HELD = 2**27  # features of all rows that are held between passes
+# Passes for the first penalty, and for each that follows: over features that are held, and over
+# those that are computed anew.
+HELD_PASSES, READ_PASSES = (15, 6), (6, 3)
+# The candidates, from the simplest on: almost linear, equal rates of both families, learned.
+BY_SIMPLICITY = (1, 3, 2, 0)
+ERRORS = 1.0  # standard errors by which a simpler kernel may be worse
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A model of the log loss, judged at rows that it has not seen.
+
+    Attributes
+    ----------
+    model : KernelRidge
+        Fitted to all rows; its coefficients minimise the log loss.
+    values : ndarray of shape (len(unseen), m)
+        The scores at the unseen rows, of models without them.
+    """
+
+    model: KernelRidge
+    values: Array
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A candidate with its best penalty: the scores and the losses at the unseen rows."""
+
+    place: int
+    penalty: float
+    scores: Array
+    losses: Array
+
+
+class _Trial:
+    """Models on some rows, for falling penalties; each begins where the last has ended."""
+
+    def __init__(
+        self, candidate: Candidate, known: Block, apart: Block, fit_intercept: bool
+    ) -> None:
+        known = with_weight(known)
+        self.alpha, self.fit_intercept = candidate.alpha, fit_intercept
+        self.K = matrix(candidate.kernel, known.X, known.X)
+        self.cross = matrix(candidate.kernel, apart.X, known.X)
+        self.signs, self.weights = known.y, np.asarray(known.weights)
+        self.values = np.zeros((len(known) + 1, known.y.shape[1]))
+
+    def scores(self, penalty: float) -> Array:
+        """The scores of the other rows."""
+        self.values = dual_of(
+            self.K, self.signs, self.weights, penalty * self.alpha, self.fit_intercept,
+            self.values, TRIAL_ITERATIONS, TRIAL_TOL,
+        )  # fmt: skip
+        return self.cross @ self.values[:-1] + self.values[-1]
+
+
+def fit_log_loss(
+    learned: LearnedRidge, given: Source, rows: Source, free: bool, deadline: float
+) -> Scores | None:
+    """Fit the log loss, with what is chosen for it judged at the unseen rows.
+
+    Parameters
+    ----------
+    learned : LearnedRidge
+    given, rows : Source
+        Targets +-1 as the ridge takes them, and as columns.
+    free : bool
+        Whether the penalty may be another than the alpha of the ridge.
+    deadline : float
+        The value of ``time.monotonic()`` after which nothing more is tried.
+
+    Returns
+    -------
+    Scores or None
+        None where there is no time, or nothing to judge by; or where the exact kernel of so many
+        rows was worth iterations, which would have to begin again.
+    """
+    if not len(learned.unseen) or time.monotonic() > deadline:
+        return None
+    penalties = PENALTIES if free else (1.0,)
+    with one_thread():
+        if learned.chosen.candidates:
+            return _on_kernel(learned, given, rows, penalties, deadline)
+        if hasattr(learned.model, "dual_coef_"):
+            return None
+        return _on_features(learned, rows, penalties, deadline)
+
+
+# --- on the exact kernel -------------------------------------------------------------------------
+
+
+def _on_kernel(
+    learned: LearnedRidge,
+    given: Source,
+    rows: Source,
+    penalties: Sequence[float],
+    deadline: float,
+) -> Scores:
+    """The best of the kernels that were learned without the unseen rows."""
+    chosen, model = learned.chosen, learned.model
+    features: Any = model.features
+    seed, fit_intercept = features.random_state, model.fit_intercept
+    truth = rows.take(learned.unseen)
+    weights = np.ones(len(truth)) if truth.weights is None else np.asarray(truth.weights)
+
+    def judged(place: int) -> _Judged | None:
+        if place and time.monotonic() > deadline:
+            return None
+        trials = [
+            _trial(rows, held, place, fit_intercept, JUDGED_ROWS, seed) for held in chosen.held
+        ]
+        return _walk(place, trials, truth.y, weights, penalties)
+
+    tried = ordered_map(judged, range(len(chosen.candidates)), model.n_jobs)
+    best = simplest([one for one in tried if one is not None], weights)
+    values = best.scores
+    if any(len(held.known) > JUDGED_ROWS for held in chosen.held):
+        whole = [_trial(rows, held, best.place, fit_intercept, None, seed) for held in chosen.held]
+        values = np.concatenate([trial.scores(best.penalty) for trial in whole])
+    return Scores(_fitted(model, chosen.candidates[best.place], best, given, rows), values)
+
+
+def _trial(
+    rows: Source, held: Held, place: int, fit_intercept: bool, most: int | None, seed: int
+) -> _Trial:
+    known = held.known
+    if most is not None:
+        known = known[np.sort(keyed_rows(len(known), most, seed, "log loss"))]
+    return _Trial(held.candidates[place], rows.take(known), rows.take(held.apart), fit_intercept)
+
+
+def _walk(
+    place: int,
+    trials: Sequence[_Trial],
+    signs: Array,
+    weights: Array,
+    penalties: Sequence[float],
+) -> _Judged:
+    """The best penalty: from the largest on, as long as the loss at the unseen rows falls."""
+    best, lowest = None, math.inf
+    for penalty in penalties:
+        scores = np.concatenate([trial.scores(penalty) for trial in trials])
+        losses = row_losses(scores, signs)
+        loss = float(np.average(losses, weights=weights))
+        if best is None or loss < lowest:
+            best, lowest = _Judged(place, penalty, scores, losses), loss
+        elif penalty < best.penalty / 4.0:
+            break
+    assert best is not None
+    return best
+
+
+def simplest(judged: Sequence[_Judged], weights: Array) -> _Judged:
+    """The simplest kernel that is not worse than the best by more than chance."""
+    share = weights / weights.sum()
+    best = min(judged, key=lambda one: float(share @ one.losses))
+    for one in sorted(judged, key=lambda one: BY_SIMPLICITY.index(one.place)):
+        worse = one.losses - best.losses
+        mean = float(share @ worse)
+        if mean <= ERRORS * math.sqrt(float(share**2 @ (worse - mean) ** 2)):
+            return one
+    return best
+
+
+def _fitted(
+    ridge: KernelRidge, candidate: Candidate, judged: _Judged, given: Source, rows: Source
+) -> KernelRidge:
+    """The coefficients of all rows, in the ridge of that kernel."""
+    model = copy.copy(ridge)
+    if judged.place:
+        assert ridge.features is not None
+        options = {"kernel": candidate.kernel, "alpha": candidate.alpha}
+        landmarks = clone(ridge.features).set_params(**options)
+        model = clone(ridge).set_params(features=landmarks, alpha=candidate.alpha).fit(given)
+    everything = rows.take(np.arange(rows.shape[0]))
+    known = with_weight(everything)
+    values = dual_of(
+        matrix(candidate.kernel, known.X, known.X),
+        known.y,
+        np.asarray(known.weights),
+        judged.penalty * candidate.alpha,
+        ridge.fit_intercept,
+        np.zeros((len(known) + 1, known.y.shape[1])),
+        ITERATIONS,
+        TOL,
+    )
+    dual = np.zeros((len(everything), known.y.shape[1]))
+    dual[positive(everything)] = values[:-1]
+    model._set_dual(dual, values[-1])
+    return model
+
+
+# --- on features ---------------------------------------------------------------------------------
+
+
+def _on_features(
+    learned: LearnedRidge, rows: Source, penalties: Sequence[float], deadline: float
+) -> Scores:
+    """The features of the ridge; the unseen rows are left out until the penalty is chosen."""
+    model, unseen = learned.model, np.sort(learned.unseen)
+    posterior, outputs = model._known_posterior(), learned.residuals.shape[1]
+    passes = _Passes(model, rows, unseen)
+    truth = rows.take(learned.unseen)
+    first, later = HELD_PASSES if passes.held is not None else READ_PASSES
+    best: tuple[float, float, Array, Array] | None = None
+    start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
+    for penalty in (p for p in penalties if p <= 1.0):
+        problem = OnFeatures(passes.without, posterior, penalty * model.alpha, outputs)
+        start = minimise(problem, start, most, TRIAL_TOL).at.values
+        scores = _with(model, *problem.plain(start)).predict(truth.X).reshape(truth.y.shape)
+        losses = row_losses(scores, truth.y)
+        loss = float(np.average(losses, weights=truth.weights))
+        if best is not None and loss >= best[0]:
+            break
+        best, most = (loss, penalty, start, scores), later
+        if passes.held is None or time.monotonic() > deadline:
+            break
+    assert best is not None
+    problem = OnFeatures(passes.all, posterior, best[1] * model.alpha, outputs)
+    values = minimise(problem, best[2], later, TRIAL_TOL).at.values
+    return Scores(_with(model, *problem.plain(values)), best[3])
+
+
+def _with(model: KernelRidge, coefficients: Array, intercepts: Array) -> KernelRidge:
+    """The same features with other coefficients."""
+    other = copy.copy(model)
+    other._set(coefficients, intercepts)
+    return other
+
+
+class _Passes:
+    """Passes over the features of all rows, which are held where they fit in memory."""
+
+    def __init__(self, model: KernelRidge, rows: Source, unseen: NDArray[np.int64]) -> None:
+        self.model, self.rows, self.unseen = model, rows, unseen
+        self.mixing = mixing_of(model.features_, rows.dtype)
+        raw = self.mixing is not None
+        self.held: list[tuple[Any, Block]] | None = None
+        if rows.resident and rows.shape[0] * model.features_.n_components_ <= LARGEST_HELD:
+            self.held = model._map_blocks(
+                lambda Z, block: (Z, Block(None, block.y, block.weights, block.start)),
+                rows,
+                raw=raw,
+            )
+
+    def all(self, coefficients: Array, intercepts: Array) -> LossSums:
+        """The sums over all rows."""
+        return self._sums(coefficients, intercepts, None)
+
+    def without(self, coefficients: Array, intercepts: Array) -> LossSums:
+        """The sums over all rows but the unseen ones."""
+        return self._sums(coefficients, intercepts, self.unseen)
+
+    def _sums(
+        self, coefficients: Array, intercepts: Array, unseen: NDArray[np.int64] | None
+    ) -> LossSums:
+        mixing = None if self.mixing is None else self.mixing.astype(np.float64)
+        inner = coefficients if mixing is None else mixing @ coefficients
+
+        def of_block(Z: Any, block: Block) -> LossSums:
+            weights = _without(block, len(block.y), unseen)
+            # Coefficients of raw features are large and cancel: in float64.
+            Z = Z if mixing is None else Z.astype(np.float64)
+            return LossSums.of_block(Z, block.y, weights, inner, intercepts)
+
+        if self.held is None:
+            total: LossSums = self.model._reduce(of_block, self.rows, raw=mixing is not None)
+        else:
+            parts = ordered_map(lambda one: of_block(*one), self.held, self.model.n_jobs)
+            total = LossSums(0.0, np.zeros_like(inner), np.zeros_like(intercepts))
+            for part in parts:
+                total += part
+        if mixing is not None:
+            total.pulls = mixing.T @ total.pulls
+        return total
+
+
+def _without(block: Block, size: int, unseen: NDArray[np.int64] | None) -> Array | None:
+    """The weights of a block, with 0 for rows that are left out."""
+    weights: Array | None = block.weights
+    if unseen is None:
+        return weights
+    here = unseen[np.searchsorted(unseen, block.start) :]
+    here = here[: np.searchsorted(here, block.start + size)] - block.start
+    left = np.ones(size) if weights is None else np.array(weights, dtype=np.float64)
+    left[here] = 0.0
+    return left
+
+
+# --- one solve -----------------------------------------------------------------------------------
+
+
+def dual_of(
+    K: Array,
+    signs: Array,
+    weights: Array,
+    alpha: float,
+    fit_intercept: bool,
+    start: Array,
+    max_iter: int,
+    tol: float,
+) -> Array:
+    """Dual coefficients that minimise the log loss, with the intercepts as one more line."""
+    problem = OnKernel(K, signs, weights, alpha, fit_intercept)
+    return minimise(problem, start, max_iter, tol).at.values
+
+
+def matrix(kernel: Any, X: Any, Y: Any) -> Array:
+    """Kernel values in float64."""
+    values = kernel.between(X.astype(np.float64), Y.astype(np.float64), 1)
+    return np.asarray(values, dtype=np.float64)
+
+
+def positive(rows: Block) -> NDArray[np.int64]:
+    """The numbers of the rows with a weight."""
+    return np.arange(len(rows)) if rows.weights is None else np.flatnonzero(rows.weights)
+
+
+def with_weight(rows: Block) -> Block:
+    """The rows whose weight is positive, with their weights."""
+    kept = positive(rows)
+    weights = np.ones(len(kept)) if rows.weights is None else np.asarray(rows.weights)[kept]
+    return Block(rows.X[kept], rows.y[kept], weights.astype(np.float64))
