@@ -69,9 +69,14 @@ class _Trial:
     """Models on some rows, for falling penalties; each begins where the last has ended."""
 
     def __init__(
-        self, candidate: Candidate, known: Block, apart: Block, fit_intercept: bool
+        self,
+        candidate: Candidate,
+        known: Block,
+        apart: Block,
+        numbers: NDArray[np.int64],
+        fit_intercept: bool,
     ) -> None:
-        known = with_weight(known)
+        known, self.apart = with_weight(known), numbers
         self.alpha, self.fit_intercept = candidate.alpha, fit_intercept
         self.K = matrix(candidate.kernel, known.X, known.X)
         self.cross = matrix(candidate.kernel, apart.X, known.X)
@@ -149,7 +154,7 @@ def _on_kernel(
     values = best.scores
     if any(len(held.known) > JUDGED_ROWS for held in chosen.held):
         whole = [_trial(rows, held, best.place, fit_intercept, None, seed) for held in chosen.held]
-        values = np.concatenate([trial.scores(best.penalty) for trial in whole])
+        values = _in_order(whole, best.penalty)
     return Scores(_fitted(model, chosen.candidates[best.place], best, given, rows), values)
 
 
@@ -159,7 +164,13 @@ def _trial(
     known = held.known
     if most is not None:
         known = known[np.sort(keyed_rows(len(known), most, seed, "log loss"))]
-    return _Trial(held.candidates[place], rows.take(known), rows.take(held.apart), fit_intercept)
+    return _Trial(
+        held.candidates[place],
+        rows.take(known),
+        rows.take(held.apart),
+        held.apart,
+        fit_intercept,
+    )
 
 
 def _walk(
@@ -172,7 +183,7 @@ def _walk(
     """The best penalty: from the largest on, as long as the loss at the unseen rows falls."""
     best, lowest = None, math.inf
     for penalty in penalties:
-        scores = np.concatenate([trial.scores(penalty) for trial in trials])
+        scores = _in_order(trials, penalty)
         losses = row_losses(scores, signs)
         loss = float(np.average(losses, weights=weights))
         if best is None or loss < lowest:
@@ -181,6 +192,12 @@ def _walk(
             break
     assert best is not None
     return best
+
+
+def _in_order(trials: Sequence[_Trial], penalty: float) -> Array:
+    """The scores of the rows that were left out, in the order of their numbers."""
+    scores = np.concatenate([trial.scores(penalty) for trial in trials])
+    return scores[np.argsort(np.concatenate([trial.apart for trial in trials]))]
 
 
 def simplest(judged: Sequence[_Judged], weights: Array) -> _Judged:

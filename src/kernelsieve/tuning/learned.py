@@ -277,6 +277,8 @@ def choose_learned(
     if few:
         held, residuals = search.repeated(best, learner)
         unseen = np.concatenate([one.apart for one in held])
+        order = np.argsort(unseen)  # sources return rows in ascending order only
+        unseen, residuals = unseen[order], residuals[order]
         if n > 4 and time.monotonic() < deadline:  # the choice is made: all rows have their say
             best, learner = search.again(best)
     kernel = search.kernel(best, learner)
@@ -377,7 +379,7 @@ class _Search:
         smaller = replace(self, options=options, tried=[], verbose=0)
         held, residuals = [], []
         splits = self.judge.folds(min(self.options.folds, n)) if n > 1 else []
-        for choose, apart in splits:
+        for choose, apart in (map(np.sort, split) for split in splits):
             if not self._late():
                 best, learner, _ = smaller.run(choose)
             found = self.residuals(self.kernel(best, learner), best.alpha, choose, apart)
