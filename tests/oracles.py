@@ -630,3 +630,48 @@ def shapley_interaction_by_subsets(means: dict[Index, float], d: int, i: int, j:
             weight = math.factorial(len(S)) * math.factorial(d - len(S) - 2)
             total += weight / math.factorial(d - 1) * (both - one - other + value)
     return total
+
+
+# --- logistic regression --------------------------------------------------------------------------
+
+
+def logistic_scores(
+    Z: Array, signs: Array, weights: Array, alpha: float, fit_intercept: bool
+) -> Array:
+    """Scores of penalised logistic regression: Newton's method with the whole Hessian.
+
+    Two classes have one column of targets +-1 and the probabilities softmax(-f, f); more classes
+    have a column each.
+    """
+    n, m = signs.shape
+    Z = np.hstack([Z, np.ones((n, 1))]) if fit_intercept else Z
+    penalty = np.full(Z.shape[1], alpha)
+    if fit_intercept:
+        penalty[-1] = 1e-12  # the same for all classes adds nothing
+    B = np.zeros((Z.shape[1], m))
+
+    def objective(B: Array) -> float:
+        scores = np.hstack([-Z @ B, Z @ B]) if m == 1 else Z @ B
+        true = (signs[:, 0] > 0).astype(int) if m == 1 else signs.argmax(axis=1)
+        losses = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(n), true]
+        return float(weights @ losses + 0.5 * (penalty @ B**2).sum())
+
+    for _ in range(200):
+        gradient, hessian = penalty[:, None] * B, np.kron(np.eye(m), np.diag(penalty))
+        for z, sign, weight in zip(Z, signs, weights, strict=True):
+            if m == 1:
+                p = 1.0 / (1.0 + np.exp(-2.0 * z @ B))
+                slope, bend = 2.0 * (p - (sign > 0)), 4.0 * p[:, None] * (1.0 - p)
+            else:
+                p = np.exp(z @ B) / np.exp(z @ B).sum()
+                slope, bend = p - (sign > 0), np.diag(p) - np.outer(p, p)
+            gradient = gradient + weight * np.outer(z, slope)
+            hessian += weight * np.kron(bend, np.outer(z, z))
+        step = np.linalg.solve(hessian, gradient.T.ravel()).reshape(m, -1).T
+        size = 1.0
+        while objective(B - size * step) > objective(B) and size > 1e-6:
+            size /= 2.0
+        B = B - size * step
+        if np.abs(step).max() < 1e-10:
+            break
+    return Z @ B

@@ -35,6 +35,14 @@ def row_losses(scores: Array, signs: Array) -> Array:
     return -log_softmax(scores, axis=1)[np.arange(len(signs)), signs.argmax(axis=1)]
 
 
+def margins(scores: Array, signs: Array) -> Array:
+    """By how much the score of the true class exceeds the mean of the others, of shape (n,)."""
+    if signs.shape[1] == 1:
+        return 2.0 * signs[:, 0] * scores[:, 0]
+    true = scores[np.arange(len(signs)), signs.argmax(axis=1)]
+    return true - (scores.sum(axis=1) - true) / (signs.shape[1] - 1)
+
+
 def slopes(scores: Array, signs: Array) -> Array:
     """The derivatives of the log loss of each row by its scores."""
     if signs.shape[1] == 1:

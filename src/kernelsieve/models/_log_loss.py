@@ -15,7 +15,13 @@ from sklearn.base import clone
 
 from kernelsieve._parallel import one_thread, ordered_map
 from kernelsieve._random import keyed_rows
-from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise, row_losses
+from kernelsieve.linalg.logistic import (
+    LossSums,
+    OnFeatures,
+    OnKernel,
+    minimise,
+    row_losses,
+)
 from kernelsieve.models._base import mixing_of
 from kernelsieve.models._learned import LearnedRidge
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -36,7 +42,7 @@ LARGEST_HELD = 2**27  # features of all rows that are held between passes
 HELD_PASSES, READ_PASSES = (15, 6), (6, 3)
 # The candidates, from the simplest on: almost linear, equal rates of both families, learned.
 BY_SIMPLICITY = (1, 3, 2, 0)
-ERRORS = 1.0  # standard errors by which a simpler kernel may be worse
+ERRORS = 1.0  # standard errors by which a simpler kernel or a larger penalty may be worse
 
 
 @dataclass(frozen=True)
@@ -180,18 +186,21 @@ def _walk(
     weights: Array,
     penalties: Sequence[float],
 ) -> _Judged:
-    """The best penalty: from the largest on, as long as the loss at the unseen rows falls."""
-    best, lowest = None, math.inf
+    """The largest penalty that is not worse than the best at the unseen rows by more than chance.
+
+    Where few rows are wrong, or none, the best penalty is a matter of chance, and a small one makes
+    the next wrong row expensive.
+    """
+    tried: list[_Judged] = []
+    share = weights / weights.sum()
     for penalty in penalties:
         scores = _in_order(trials, penalty)
         losses = row_losses(scores, signs)
-        loss = float(np.average(losses, weights=weights))
-        if best is None or loss < lowest:
-            best, lowest = _Judged(place, penalty, scores, losses), loss
-        elif penalty < best.penalty / 4.0:
+        tried.append(_Judged(place, penalty, scores, losses))
+        best = min(tried, key=lambda one: float(share @ one.losses))
+        if penalty < best.penalty / 4.0:
             break
-    assert best is not None
-    return best
+    return next(one for one in tried if not is_worse(one, best, share))
 
 
 def _in_order(trials: Sequence[_Trial], penalty: float) -> Array:
@@ -204,12 +213,15 @@ def simplest(judged: Sequence[_Judged], weights: Array) -> _Judged:
     """The simplest kernel that is not worse than the best by more than chance."""
     share = weights / weights.sum()
     best = min(judged, key=lambda one: float(share @ one.losses))
-    for one in sorted(judged, key=lambda one: BY_SIMPLICITY.index(one.place)):
-        worse = one.losses - best.losses
-        mean = float(share @ worse)
-        if mean <= ERRORS * math.sqrt(float(share**2 @ (worse - mean) ** 2)):
-            return one
-    return best
+    in_order = sorted(judged, key=lambda one: BY_SIMPLICITY.index(one.place))
+    return next(one for one in in_order if not is_worse(one, best, share))
+
+
+def is_worse(one: _Judged, best: _Judged, share: Array) -> bool:
+    """Whether losses exceed the lowest ones by more than the standard error of the difference."""
+    more = one.losses - best.losses
+    mean = float(share @ more)
+    return mean > ERRORS * math.sqrt(float(share**2 @ (more - mean) ** 2))
 
 
 def _fitted(
@@ -251,6 +263,7 @@ def _on_features(
     posterior, outputs = model._known_posterior(), learned.residuals.shape[1]
     passes = _Passes(model, rows, unseen)
     truth = rows.take(learned.unseen)
+    weights = np.ones(len(truth)) if truth.weights is None else np.asarray(truth.weights)
     first, later = HELD_PASSES if passes.held is not None else READ_PASSES
     best: tuple[float, float, Array, Array] | None = None
     start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
@@ -259,7 +272,7 @@ def _on_features(
         start = minimise(problem, start, most, TRIAL_TOL).at.values
         scores = _with(model, *problem.plain(start)).predict(truth.X).reshape(truth.y.shape)
         losses = row_losses(scores, truth.y)
-        loss = float(np.average(losses, weights=truth.weights))
+        loss = float(np.average(losses, weights=weights))
         if best is not None and loss >= best[0]:
             break
         best, most = (loss, penalty, start, scores), later
