@@ -119,7 +119,8 @@ def fit_log_loss(
         None where there is no time, or nothing to judge by; or where the exact kernel of so many
         rows was worth iterations, which would have to begin again.
     """
-    if not len(learned.unseen) or time.monotonic() > deadline:
+    truth = with_weight(rows.take(learned.unseen))
+    if not len(truth) or time.monotonic() > deadline:
         return None
     penalties = PENALTIES if free else (1.0,)
     with one_thread():
@@ -144,14 +145,15 @@ def _on_kernel(
     chosen, model = learned.chosen, learned.model
     features: Any = model.features
     seed, fit_intercept = features.random_state, model.fit_intercept
-    truth = rows.take(learned.unseen)
-    weights = np.ones(len(truth)) if truth.weights is None else np.asarray(truth.weights)
+    block = rows.take(np.arange(rows.shape[0]))
+    truth = block.take(learned.unseen)
+    weights = weights_of(truth)
 
     def judged(place: int) -> _Judged | None:
         if place and time.monotonic() > deadline:
             return None
         trials = [
-            _trial(rows, held, place, fit_intercept, JUDGED_ROWS, seed) for held in chosen.held
+            _trial(block, held, place, fit_intercept, JUDGED_ROWS, seed) for held in chosen.held
         ]
         return _walk(place, trials, truth.y, weights, penalties)
 
@@ -159,13 +161,13 @@ def _on_kernel(
     best = simplest([one for one in tried if one is not None], weights)
     values = best.scores
     if any(len(held.known) > JUDGED_ROWS for held in chosen.held):
-        whole = [_trial(rows, held, best.place, fit_intercept, None, seed) for held in chosen.held]
+        whole = [_trial(block, held, best.place, fit_intercept, None, seed) for held in chosen.held]
         values = _in_order(whole, best.penalty)
-    return Scores(_fitted(model, chosen.candidates[best.place], best, given, rows), values)
+    return Scores(_fitted(model, chosen.candidates[best.place], best, given, block), values)
 
 
 def _trial(
-    rows: Source, held: Held, place: int, fit_intercept: bool, most: int | None, seed: int
+    rows: Block, held: Held, place: int, fit_intercept: bool, most: int | None, seed: int
 ) -> _Trial:
     known = held.known
     if most is not None:
@@ -225,7 +227,7 @@ def is_worse(one: _Judged, best: _Judged, share: Array) -> bool:
 
 
 def _fitted(
-    ridge: KernelRidge, candidate: Candidate, judged: _Judged, given: Source, rows: Source
+    ridge: KernelRidge, candidate: Candidate, judged: _Judged, given: Source, rows: Block
 ) -> KernelRidge:
     """The coefficients of all rows, in the ridge of that kernel."""
     model = copy.copy(ridge)
@@ -234,8 +236,7 @@ def _fitted(
         options = {"kernel": candidate.kernel, "alpha": candidate.alpha}
         landmarks = clone(ridge.features).set_params(**options)
         model = clone(ridge).set_params(features=landmarks, alpha=candidate.alpha).fit(given)
-    everything = rows.take(np.arange(rows.shape[0]))
-    known = with_weight(everything)
+    known = with_weight(rows)
     values = dual_of(
         matrix(candidate.kernel, known.X, known.X),
         known.y,
@@ -246,8 +247,8 @@ def _fitted(
         ITERATIONS,
         TOL,
     )
-    dual = np.zeros((len(everything), known.y.shape[1]))
-    dual[positive(everything)] = values[:-1]
+    dual = np.zeros((len(rows), known.y.shape[1]))
+    dual[np.flatnonzero(weights_of(rows))] = values[:-1]
     model._set_dual(dual, values[-1])
     return model
 
@@ -263,7 +264,7 @@ def _on_features(
     posterior, outputs = model._known_posterior(), learned.residuals.shape[1]
     passes = _Passes(model, rows, unseen)
     truth = rows.take(learned.unseen)
-    weights = np.ones(len(truth)) if truth.weights is None else np.asarray(truth.weights)
+    weights = weights_of(truth)
     first, later = HELD_PASSES if passes.held is not None else READ_PASSES
     best: tuple[float, float, Array, Array] | None = None
     start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
@@ -374,13 +375,13 @@ def matrix(kernel: Any, X: Any, Y: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
-def positive(rows: Block) -> NDArray[np.int64]:
-    """The numbers of the rows with a weight."""
-    return np.arange(len(rows)) if rows.weights is None else np.flatnonzero(rows.weights)
+def weights_of(rows: Block) -> Array:
+    """The weights of rows, 1 where there are none."""
+    return np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
 
 
 def with_weight(rows: Block) -> Block:
     """The rows whose weight is positive, with their weights."""
-    kept = positive(rows)
-    weights = np.ones(len(kept)) if rows.weights is None else np.asarray(rows.weights)[kept]
-    return Block(rows.X[kept], rows.y[kept], weights.astype(np.float64))
+    weights = weights_of(rows)
+    kept = np.flatnonzero(weights)
+    return Block(rows.X[kept], rows.y[kept], weights[kept])
