@@ -30,9 +30,12 @@ from kernelsieve.tuning.learned import Candidate, Held
 
 Array = NDArray[np.float64]
 
-# Of the alpha of the ridge, from the largest on. The losses agree where all classes are likely; the
-# more certain they are, the flatter is the log loss and the smaller the penalty that goes with it.
-PENALTIES = tuple(4.0**power for power in range(1, -8, -1))
+# Of the variance of the kernel's scores, from the largest on. The alpha of the ridge tells little
+# about them: it is the smaller, the better squared errors can be fitted.
+PENALTIES = tuple(4.0**power for power in range(3, -12, -1))
+# Of the alpha of the ridge. The losses agree where all classes are likely; the more certain they
+# are, the flatter is the log loss and the smaller the penalty that goes with it.
+SHARES = tuple(4.0**power for power in range(0, -6, -1))
 JUDGED_ROWS = 1500  # that scores are learned from while kernels and penalties are compared
 TRIAL_ITERATIONS, TRIAL_TOL = 40, 1e-4
 ITERATIONS, TOL = 100, 1e-6
@@ -42,7 +45,8 @@ LARGEST_HELD = 2**27  # features of all rows that are held between passes
 HELD_PASSES, READ_PASSES = (15, 6), (6, 3)
 # The candidates, from the simplest on: almost linear, equal rates of both families, learned.
 BY_SIMPLICITY = (1, 3, 2, 0)
-ERRORS = 1.0  # standard errors by which a simpler kernel or a larger penalty may be worse
+# Standard errors by which a simpler kernel, or a larger penalty, may be worse.
+KERNEL_ERRORS, PENALTY_ERRORS = 1.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,11 @@ class _Trial:
         apart: Block,
         numbers: NDArray[np.int64],
         fit_intercept: bool,
+        free: bool,
     ) -> None:
         known, self.apart = with_weight(known), numbers
-        self.alpha, self.fit_intercept = candidate.alpha, fit_intercept
-        self.K = matrix(candidate.kernel, known.X, known.X)
+        self.K, self.fit_intercept = matrix(candidate.kernel, known.X, known.X), fit_intercept
+        self.alpha = spread(self.K) if free else candidate.alpha
         self.cross = matrix(candidate.kernel, apart.X, known.X)
         self.signs, self.weights = known.y, np.asarray(known.weights)
         self.values = np.zeros((len(known) + 1, known.y.shape[1]))
@@ -122,13 +127,12 @@ def fit_log_loss(
     truth = with_weight(rows.take(learned.unseen))
     if not len(truth) or time.monotonic() > deadline:
         return None
-    penalties = PENALTIES if free else (1.0,)
     with one_thread():
         if learned.chosen.candidates:
-            return _on_kernel(learned, given, rows, penalties, deadline)
+            return _on_kernel(learned, given, rows, free, deadline)
         if hasattr(learned.model, "dual_coef_"):
             return None
-        return _on_features(learned, rows, penalties, deadline)
+        return _on_features(learned, rows, SHARES if free else SHARES[:1], deadline)
 
 
 # --- on the exact kernel -------------------------------------------------------------------------
@@ -138,7 +142,7 @@ def _on_kernel(
     learned: LearnedRidge,
     given: Source,
     rows: Source,
-    penalties: Sequence[float],
+    free: bool,
     deadline: float,
 ) -> Scores:
     """The best of the kernels that were learned without the unseen rows."""
@@ -153,21 +157,30 @@ def _on_kernel(
         if place and time.monotonic() > deadline:
             return None
         trials = [
-            _trial(block, held, place, fit_intercept, JUDGED_ROWS, seed) for held in chosen.held
+            _trial(block, held, place, fit_intercept, JUDGED_ROWS, seed, free)
+            for held in chosen.held
         ]
-        return _walk(place, trials, truth.y, weights, penalties)
+        return _walk(place, trials, truth.y, weights, PENALTIES if free else (1.0,))
 
     tried = ordered_map(judged, range(len(chosen.candidates)), model.n_jobs)
     best = simplest([one for one in tried if one is not None], weights)
     values = best.scores
     if any(len(held.known) > JUDGED_ROWS for held in chosen.held):
-        whole = [_trial(block, held, best.place, fit_intercept, None, seed) for held in chosen.held]
+        whole = [
+            _trial(block, held, best.place, fit_intercept, None, seed, free) for held in chosen.held
+        ]
         values = _in_order(whole, best.penalty)
-    return Scores(_fitted(model, chosen.candidates[best.place], best, given, block), values)
+    return Scores(_fitted(model, chosen.candidates[best.place], best, given, block, free), values)
 
 
 def _trial(
-    rows: Block, held: Held, place: int, fit_intercept: bool, most: int | None, seed: int
+    rows: Block,
+    held: Held,
+    place: int,
+    fit_intercept: bool,
+    most: int | None,
+    seed: int,
+    free: bool,
 ) -> _Trial:
     known = held.known
     if most is not None:
@@ -178,6 +191,7 @@ def _trial(
         rows.take(held.apart),
         held.apart,
         fit_intercept,
+        free,
     )
 
 
@@ -202,7 +216,7 @@ def _walk(
         best = min(tried, key=lambda one: float(share @ one.losses))
         if penalty < best.penalty / 4.0:
             break
-    return next(one for one in tried if not is_worse(one, best, share))
+    return next(one for one in tried if not is_worse(one, best, share, PENALTY_ERRORS))
 
 
 def _in_order(trials: Sequence[_Trial], penalty: float) -> Array:
@@ -216,18 +230,23 @@ def simplest(judged: Sequence[_Judged], weights: Array) -> _Judged:
     share = weights / weights.sum()
     best = min(judged, key=lambda one: float(share @ one.losses))
     in_order = sorted(judged, key=lambda one: BY_SIMPLICITY.index(one.place))
-    return next(one for one in in_order if not is_worse(one, best, share))
+    return next(one for one in in_order if not is_worse(one, best, share, KERNEL_ERRORS))
 
 
-def is_worse(one: _Judged, best: _Judged, share: Array) -> bool:
-    """Whether losses exceed the lowest ones by more than the standard error of the difference."""
+def is_worse(one: _Judged, best: _Judged, share: Array, errors: float) -> bool:
+    """Whether losses exceed the lowest ones by so many standard errors of the difference."""
     more = one.losses - best.losses
     mean = float(share @ more)
-    return mean > ERRORS * math.sqrt(float(share**2 @ (more - mean) ** 2))
+    return mean > errors * math.sqrt(float(share**2 @ (more - mean) ** 2))
 
 
 def _fitted(
-    ridge: KernelRidge, candidate: Candidate, judged: _Judged, given: Source, rows: Block
+    ridge: KernelRidge,
+    candidate: Candidate,
+    judged: _Judged,
+    given: Source,
+    rows: Block,
+    free: bool,
 ) -> KernelRidge:
     """The coefficients of all rows, in the ridge of that kernel."""
     model = copy.copy(ridge)
@@ -237,11 +256,12 @@ def _fitted(
         landmarks = clone(ridge.features).set_params(**options)
         model = clone(ridge).set_params(features=landmarks, alpha=candidate.alpha).fit(given)
     known = with_weight(rows)
+    K = matrix(candidate.kernel, known.X, known.X)
     values = dual_of(
-        matrix(candidate.kernel, known.X, known.X),
+        K,
         known.y,
         np.asarray(known.weights),
-        judged.penalty * candidate.alpha,
+        judged.penalty * (spread(K) if free else candidate.alpha),
         ridge.fit_intercept,
         np.zeros((len(known) + 1, known.y.shape[1])),
         ITERATIONS,
@@ -268,7 +288,7 @@ def _on_features(
     first, later = HELD_PASSES if passes.held is not None else READ_PASSES
     best: tuple[float, float, Array, Array] | None = None
     start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
-    for penalty in (p for p in penalties if p <= 1.0):
+    for penalty in penalties:
         problem = OnFeatures(passes.without, posterior, penalty * model.alpha, outputs)
         start = minimise(problem, start, most, TRIAL_TOL).at.values
         scores = _with(model, *problem.plain(start)).predict(truth.X).reshape(truth.y.shape)
@@ -373,6 +393,11 @@ def matrix(kernel: Any, X: Any, Y: Any) -> Array:
     """Kernel values in float64."""
     values = kernel.between(X.astype(np.float64), Y.astype(np.float64), 1)
     return np.asarray(values, dtype=np.float64)
+
+
+def spread(K: Array) -> float:
+    """The mean squared distance of rows from their mean, in the space of the kernel."""
+    return max(float(np.mean(np.diag(K)) - np.mean(K)), 1e-12 * float(np.mean(np.diag(K))))
 
 
 def weights_of(rows: Block) -> Array:

@@ -114,7 +114,7 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         share = np.ones(len(signs)) if weights is None else np.asarray(weights, dtype=np.float64)
         # So many rows show no error rate below this (Platt 1999). Without doubt nothing would
         # bound the sharpness where all of them are right.
-        doubt = 1.0 / (max(float(share.sum()), np.count_nonzero(share)) + 2.0)
+        doubt = 1.0 / (max(float(share.sum()), float(np.count_nonzero(share))) + 2.0)
 
         def loss(log_sharpness: float) -> float:
             sharp = np.exp(log_sharpness) * columns
