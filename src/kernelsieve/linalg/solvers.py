@@ -44,7 +44,9 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
         shifted = gram.copy()
         shifted.flat[:: len(gram) + 1] += shift
         try:
-            return np.linalg.cholesky(shifted), shift  # scipy's keeps other threads waiting
+            # Not scipy's, which keeps other threads waiting.
+            factor: Array = np.linalg.cholesky(shifted)  # type: ignore[assignment]
+            return factor, shift
         except LinAlgError:
             continue
     raise LinAlgError(f"the Gram matrix is not positive definite at alpha={alpha:g}: raise alpha")
