@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 PENALTIES = tuple(4.0**power for power in range(3, -12, -1))
 # Of the alpha of the ridge. The losses agree where all classes are likely; the more certain they
 # are, the flatter is the log loss and the smaller the penalty that goes with it.
-SHARES = tuple(4.0**power for power in range(0, -6, -1))
+SHARES = tuple(16.0**power for power in range(0, -4, -1))
 JUDGED_ROWS = 1500  # that scores are learned from while kernels and penalties are compared
 TRIAL_ITERATIONS, TRIAL_TOL = 40, 1e-4
 ITERATIONS, TOL = 100, 1e-6
