@@ -106,7 +106,7 @@ class LearnOptions:
     step: float = 2.0
     narrowest: float = 64.0
     widest: float = 1.0 / 64.0
-    linear: float = 1.0 / 16.0
+    linear: float = 1.0 / 8.0
     worth: float = 0.005
     alpha_step: float = 4.0
     shares: tuple[float, ...] = (0.2, 0.6)
