@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelsieve._parallel import one_thread, ordered_map
+from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.linalg.logistic import (
     LossSums,
@@ -127,7 +127,7 @@ def fit_log_loss(
     truth = with_weight(rows.take(learned.unseen))
     if not len(truth) or time.monotonic() > deadline:
         return None
-    with one_thread():
+    with one_thread_in_blas():
         if learned.chosen.candidates:
             return _on_kernel(learned, given, rows, free, deadline)
         if hasattr(learned.model, "dual_coef_"):

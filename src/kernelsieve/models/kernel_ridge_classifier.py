@@ -69,7 +69,8 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
         The kernel of ``features_``.
     relevances_ : ndarray of shape (d,)
         The share of each column in the logarithm of the kernel of two rows that are a deviation
-        apart in every column, for product kernels.
+        apart in every column, for product kernels. All columns have the same where a kernel with
+        equal rates predicts as well as the learned one.
     sharpness_ : float
         Factor of the scores inside the softmax that turns them into probabilities.
     n_features_in_ : int
