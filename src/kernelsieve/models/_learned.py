@@ -15,6 +15,7 @@ from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
     LARGEST_TOL,
+    LOCAL_WORTH,
     Stop,
     judge_tol,
     mean_square,
@@ -52,6 +53,12 @@ class LearnedRidge:
     unseen: NDArray[np.int64]
     residuals: NDArray[np.float64]
 
+    def told(self, tell: NDArray[np.bool_]) -> LearnedRidge:
+        """The same, with the errors at rows that had no part in the choice of a correction."""
+        if not hasattr(self.model, "local_"):
+            return self
+        return replace(self, unseen=self.unseen[tell], residuals=self.residuals[tell])
+
 
 def fit_learned(
     given: Source,
@@ -60,6 +67,7 @@ def fit_learned(
     *,
     alphas: NDArray[np.float64] | None,
     judge: Judge,
+    local: bool,
     time_limit: float | None,
     verbose: int,
 ) -> LearnedRidge:
@@ -77,6 +85,8 @@ def fit_learned(
         The only ridges to choose from.
     judge : Judge
         Splits the rows. Its seed is that of everything here.
+    local : bool
+        Whether a correction by neighbours is tried.
     """
     began = time.monotonic()
     chosen = choose_learned(
@@ -98,11 +108,31 @@ def fit_learned(
         return LearnedRidge(model, chosen, unseen, residuals)
     residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
     learned = LearnedRidge(model, chosen, unseen, residuals)
+    if local and len(unseen) >= 2 and model._why_not_local(rows) is None:
+        learned = _corrected(learned, rows)
     deadline = math.inf if time_limit is None else began + time_limit
     if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
-        return learned
+        return learned.told(_halves(len(unseen))[1])
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, given, rows, alphas is None, judge.seed, stop)
+
+
+def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the unseen rows decide, and which tell the error of what was decided."""
+    even = np.arange(n) % 2 == 0
+    return even, ~even
+
+
+def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
+    """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
+    model, unseen = learned.model, learned.unseen
+    decide, _ = _halves(len(unseen))
+    trial = model._try_correction(rows, unseen, decide)
+    weights = rows.take(unseen[decide]).weights
+    if not pays(trial.residuals[decide], learned.residuals[decide], weights, LOCAL_WORTH):
+        return learned
+    model.local_ = trial.correction
+    return replace(learned, model=model.set_params(refine="local"), residuals=trial.residuals)
 
 
 def _refined(
@@ -121,8 +151,7 @@ def _refined(
     known, apart = rows.take(numbers), rows.take(unseen)
     fitted = clone(landmarks).fit(known.X)
     full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
-    decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
-
+    decide, tell = _halves(len(unseen))
     judges = None if apart.weights is None else apart.weights[decide]
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
     tol = judge_tol(learned.residuals, apart.y)
@@ -130,10 +159,11 @@ def _refined(
     tried = trials(full, known, apart, alphas, stop, decide)
     best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
     if not pays(best.residuals[decide], learned.residuals[decide], judges):
-        return learned
+        return learned.told(tell)
     start = np.zeros((n, best.dual.shape[1]))
     start[numbers] = best.dual
-    refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
+    refined = clone(model).set_params(features=landmarks, alpha=best.alpha, refine=False)
+    refined.fit(given)
     refined._refine(rows, best.alpha, replace(stop, tol=AUTO_SHARE * tol), start)
     return LearnedRidge(
         refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]

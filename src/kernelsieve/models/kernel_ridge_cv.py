@@ -241,6 +241,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
                 groups=None if groups is None else np.asarray(groups),
                 order=None if order is None else np.asarray(order),
             ),
+            local=groups is None and order is None,  # else neighbours would tell too much
             time_limit=self.time_limit,
             verbose=self.verbose,
         )
