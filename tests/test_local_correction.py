@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from kernelsieve import (
     KernelRidge,
+    KernelRidgeCV,
     NystromFeatures,
     explain,
     export_onnx,
@@ -172,3 +173,21 @@ def test_auto_takes_it_where_rows_set_apart_say_so(monkeypatch):
     assert hasattr(ridge(refine="auto").fit(X, rough(X)), "local_")
     noise = np.random.default_rng(0).normal(size=3000)
     assert not hasattr(ridge(refine="auto").fit(X, smooth(X) + noise), "local_")
+
+
+@pytest.mark.slow
+def test_the_default_takes_it_where_it_pays():
+    """The error that it tells is that of rows which chose neither the kernel nor the correction."""
+    X, unseen = rows(8000, 2), rows(2000, 2, seed=1)
+    bumps = [np.sign(np.sin(25.0 * Z[:, 0]) * np.sin(25.0 * Z[:, 1])) for Z in (X, unseen)]
+    noise = np.random.default_rng(3).normal(size=8000)
+    local = KernelRidgeCV(random_state=0).fit(X, smooth(X) + bumps[0])
+    assert local.model_.refine == "local"
+    error = np.sqrt(np.mean((local.predict(unseen) - smooth(unseen) - bumps[1]) ** 2))
+    assert 0.85 < local.best_rmse_ / error < 1.15
+    plain = KernelRidgeCV(random_state=0).fit(X, smooth(X) + noise)
+    assert not hasattr(plain.model_, "local_")
+    grouped = KernelRidgeCV(random_state=0).fit(
+        X, smooth(X) + bumps[0], groups=np.arange(8000) // 2
+    )
+    assert not hasattr(grouped.model_, "local_")

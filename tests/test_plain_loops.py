@@ -56,12 +56,14 @@ def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Featu
 
 
 def corrected() -> Any:
-    """Predictions with a correction by neighbours, more columns than a stride of the search."""
+    """A correction by neighbours, more columns than a stride; distances are in float32."""
     X = dense(11)
     model = ks.KernelRidge(
-        ks.NystromFeatures(8, kernel=Product(0.2), random_state=0, n_jobs=1), refine="local"
+        ks.NystromFeatures(8, kernel=Product(0.2), random_state=0, n_jobs=1),
+        refine="local",
+        random_state=0,
     )
-    return model.fit(X, np.sin(9.0 * X[:, 0])).predict(dense(11) + 0.01)
+    return model.fit(X, np.sin(9.0 * X[:, 0])).predict(dense(11) + 0.01).astype(np.float32)
 
 
 CASES: dict[str, Features] = {

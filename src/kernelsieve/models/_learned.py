@@ -24,6 +24,7 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.local import most_judges
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
@@ -112,7 +113,7 @@ def fit_learned(
         learned = _corrected(learned, rows)
     deadline = math.inf if time_limit is None else began + time_limit
     if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
-        return learned.told(_halves(len(unseen))[1])
+        return learned.told(_halves(len(learned.unseen))[1])
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, given, rows, alphas is None, judge.seed, stop)
 
@@ -125,14 +126,17 @@ def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
     """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
-    model, unseen = learned.model, learned.unseen
+    model = learned.model
+    some = np.arange(0, len(learned.unseen), -(-len(learned.unseen) // most_judges(rows.shape[0])))
+    unseen, before = learned.unseen[some], learned.residuals[some]
     decide, _ = _halves(len(unseen))
     trial = model._try_correction(rows, unseen, decide)
     weights = rows.take(unseen[decide]).weights
-    if not pays(trial.residuals[decide], learned.residuals[decide], weights, LOCAL_WORTH):
+    if not pays(trial.residuals[decide], before[decide], weights, LOCAL_WORTH):
         return learned
     model.local_ = trial.correction
-    return replace(learned, model=model.set_params(refine="local"), residuals=trial.residuals)
+    model.set_params(refine="local")
+    return LearnedRidge(model, learned.chosen, unseen, trial.residuals)
 
 
 def _refined(

@@ -74,7 +74,12 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.drift import Drift, outside_range
-from kernelsieve.models.local import CorrectionTrial, LocalCorrection, choose_correction
+from kernelsieve.models.local import (
+    CorrectionTrial,
+    LocalCorrection,
+    choose_correction,
+    most_judges,
+)
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
@@ -142,7 +147,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
-        For the preconditioner of solver="cg"; the map has its own.
+        For the preconditioner of solver="cg", and the rows that ``refine`` is judged on; the map
+        has its own.
     n_jobs : int, default all cores
         Number of threads.
     verbose : int, default 0
@@ -497,7 +503,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _judges(self, n: int) -> NDArray[np.int64]:
         """Rows at which ways to refine are compared."""
         seed = root_seed(self.random_state)
-        return np.sort(keyed_rows(n, min(JUDGES, max(1, n // 10)), seed, "apart"))
+        size = min(JUDGES, max(1, n // 10), most_judges(n))
+        return np.sort(keyed_rows(n, size, seed, "apart"))
 
     def _why_not_local(self, rows: Source) -> str | None:
         """Why the residuals of these rows cannot be corrected by their neighbours."""

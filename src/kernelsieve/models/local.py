@@ -37,6 +37,9 @@ BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
 RATES = (0.0625, 0.25, 1.0, 4.0)
 NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
 MOST_NOISE = 1e6
+# Pairs of a row that judges and another row that are looked at for one distance: some ten seconds
+# on one core with 50 columns; and the fewest rows that judge.
+SEARCH_WORK, FEWEST_JUDGES = 5e8, 500
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -228,6 +231,11 @@ class _Near:
     places: Rows
     distances: NDArray[np.float32]
     between: NDArray[np.float32]
+
+
+def most_judges(n_rows: int) -> int:
+    """So many rows can be searched for the neighbours of in some seconds."""
+    return max(FEWEST_JUDGES, int(SEARCH_WORK / n_rows))
 
 
 @dataclass(frozen=True)
