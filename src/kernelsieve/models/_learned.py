@@ -54,10 +54,11 @@ class LearnedRidge:
     unseen: NDArray[np.int64]
     residuals: NDArray[np.float64]
 
-    def told(self, tell: NDArray[np.bool_]) -> LearnedRidge:
+    def told(self) -> LearnedRidge:
         """The same, with the errors at rows that had no part in the choice of a correction."""
         if not hasattr(self.model, "local_"):
             return self
+        tell = _halves(len(self.unseen))[1]
         return replace(self, unseen=self.unseen[tell], residuals=self.residuals[tell])
 
 
@@ -109,13 +110,16 @@ def fit_learned(
         return LearnedRidge(model, chosen, unseen, residuals)
     residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
     learned = LearnedRidge(model, chosen, unseen, residuals)
-    if local and len(unseen) >= 2 and model._why_not_local(rows) is None:
-        learned = _corrected(learned, rows)
     deadline = math.inf if time_limit is None else began + time_limit
-    if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
-        return learned.told(_halves(len(learned.unseen))[1])
+    if len(unseen) < 2 or time.monotonic() > deadline:
+        return learned
+    nearest = learned
+    if local and model._why_not_local(rows) is None:
+        nearest = _corrected(learned, rows)
+    if chosen.full is None or time.monotonic() > deadline:
+        return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
-    return _refined(learned, given, rows, alphas is None, judge.seed, stop)
+    return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
 
 
 def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -139,10 +143,23 @@ def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
     return LearnedRidge(model, learned.chosen, unseen, trial.residuals)
 
 
+def _decisive_error(learned: LearnedRidge, rows: Source) -> float:
+    """The mean squared error at the unseen rows that decide."""
+    decide, _ = _halves(len(learned.unseen))
+    weights = rows.take(learned.unseen[decide]).weights
+    return mean_square(learned.residuals[decide], weights)
+
+
 def _refined(
-    learned: LearnedRidge, given: Source, rows: Source, free: bool, seed: int, stop: Stop
+    learned: LearnedRidge,
+    nearest: LearnedRidge,
+    given: Source,
+    rows: Source,
+    free: bool,
+    seed: int,
+    stop: Stop,
 ) -> LearnedRidge:
-    """The ridge on all of the kernel if that pays, else the one on features.
+    """The ridge on all of the kernel if that is best, else the one with its nearest rows, if any.
 
     Half of the unseen rows decide, and alpha is chosen by them if it is ``free``; the other half
     tell the error.
@@ -162,8 +179,12 @@ def _refined(
     stop = replace(stop, tol=tol, max_iter=full.most_iterations(known))
     tried = trials(full, known, apart, alphas, stop, decide)
     best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
-    if not pays(best.residuals[decide], learned.residuals[decide], judges):
-        return learned.told(tell)
+    # Beside the features it must pay, for its predictions take longer; beside a correction by
+    # neighbours, which takes as long, it must be better.
+    error = mean_square(best.residuals[decide], judges)
+    better = nearest is learned or error < _decisive_error(nearest, rows)
+    if not better or not pays(best.residuals[decide], learned.residuals[decide], judges):
+        return nearest.told()
     start = np.zeros((n, best.dual.shape[1]))
     start[numbers] = best.dual
     refined = clone(model).set_params(features=landmarks, alpha=best.alpha, refine=False)

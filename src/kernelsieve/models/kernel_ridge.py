@@ -69,6 +69,7 @@ from kernelsieve.models._refinement import (
     FullKernel,
     Stop,
     judge_tol,
+    mean_square,
     narrowed,
     pays,
     trials,
@@ -485,15 +486,20 @@ class KernelRidge(RegressorMixin, FeatureModel):
         apart = self._judges(n)
         judges = rows.take(apart)
         left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
+        to_beat = math.inf
         if self._why_not_local(rows) is None:
-            corrected = self._try_correction(rows, apart, np.arange(len(apart)) % 2 == 0)
-            if pays(corrected.residuals, left_out, judges.weights, LOCAL_WORTH):
-                self.local_, left_out = corrected.correction, corrected.residuals
+            tell = np.arange(len(apart)) % 2 == 1  # the others choose the distance and the rate
+            weights = None if judges.weights is None else judges.weights[tell]
+            corrected = self._try_correction(rows, apart, ~tell)
+            if pays(corrected.residuals[tell], left_out[tell], weights, LOCAL_WORTH):
+                self.local_ = corrected.correction
+                to_beat = mean_square(corrected.residuals, judges.weights)
         if full.affordable(*rows.shape):
             known = np.setdiff1d(np.arange(n), apart)
             stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
             (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
-            if pays(trial.residuals, left_out, judges.weights):
+            better = mean_square(trial.residuals, judges.weights) < to_beat
+            if better and pays(trial.residuals, left_out, judges.weights):
                 start = np.zeros((n, judges.y.shape[1]))
                 start[known] = trial.dual
                 stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
