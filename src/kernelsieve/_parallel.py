@@ -99,6 +99,13 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_thread_in_blas() -> Iterator[None]:
+    """Run with our own thread pool alone, so that results do not depend on the threads of BLAS."""
+    with _single_threaded_blas:
+        yield
+
+
 def map_row_blocks(
     function: Callable[[slice], Result], n_rows: int, block_rows: int, n_jobs: int | None = None
 ) -> list[Result]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg import LinAlgError
 
 COARSE = float(np.finfo(np.float32).eps) / 2  # rounding of an entry of a coarse matrix
 DIVERGED = 100.0  # growth of a residual at which coarse iterations are given up
@@ -44,7 +44,9 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
         shifted = gram.copy()
         shifted.flat[:: len(gram) + 1] += shift
         try:
-            return cholesky(shifted, lower=True, overwrite_a=True, check_finite=False), shift
+            # Not scipy's, which keeps other threads waiting.
+            factor: Array = np.linalg.cholesky(shifted)  # type: ignore[assignment]
+            return factor, shift
         except LinAlgError:
             continue
     raise LinAlgError(f"the Gram matrix is not positive definite at alpha={alpha:g}: raise alpha")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import one_thread, ordered_map
+from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels import Product
 from kernelsieve.kernels.learning.learner import (
@@ -336,7 +336,7 @@ class _Search:
 
     def residuals(self, kernel: Product, alpha: float, known: Rows, apart: Rows) -> Array:
         """Residuals of a ridge on some rows at others."""
-        with one_thread():
+        with one_thread_in_blas():
             return self._set_apart(known, apart).residuals(kernel, np.array([alpha]))[0]
 
     def again(self, best: Judged) -> tuple[Judged, Learner]:
@@ -364,7 +364,7 @@ class _Search:
         free = self.judge.groups is None and self.judge.order is None
         if free and len(among) <= options.left_out_rows:
             judges = np.isin(among, others)
-            return LeftOut(self.rows.take(among), judges, self.fit_intercept)
+            return LeftOut(self.rows.take(among), judges, self.fit_intercept, self.n_jobs)
         apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
         known = np.setdiff1d(among, apart) if free else learners
         known = known[keyed_rows(len(known), options.known_rows, self.seed, "known")]
@@ -380,6 +380,7 @@ class _Search:
             np.ones(len(chosen), dtype=bool),
             self.fit_intercept,
             self.rows.take(learners[landmarks]).X,
+            self.n_jobs,
         )
 
     def _apart(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors | None:
@@ -395,7 +396,8 @@ class _Search:
 
     def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
         together = np.union1d(known, apart)
-        return SetApart(self.rows.take(together), np.isin(together, apart), self.fit_intercept)
+        judges = np.isin(together, apart)
+        return SetApart(self.rows.take(together), judges, self.fit_intercept, self.n_jobs)
 
     # --- the search ------------------------------------------------------------------------------
 
@@ -461,7 +463,7 @@ class _Search:
         """The best alpha of a kernel: from that of the start on, as long as the error falls."""
         kernel = self.kernel(start, learner)
         step = self.options.alpha_step
-        with one_thread():
+        with one_thread_in_blas():
             if self.alphas is not None:
                 alphas = list(self.alphas)
                 errors = list(judge.errors(kernel, self.alphas))

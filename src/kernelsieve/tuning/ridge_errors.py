@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from kernelsieve._parallel import ordered_map
 from kernelsieve.kernels import Product
 from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower
 from kernelsieve.linalg.solvers import regularised_cholesky
@@ -28,9 +29,18 @@ class RidgeErrors(ABC):
     outside : ndarray of bool, of shape (n,)
         The rows that judge.
     fit_intercept : bool
+    n_jobs : int or None
+        Threads, where the caller leaves any; the ridges are the same for any number.
     """
 
-    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
+    def __init__(
+        self,
+        rows: Block,
+        outside: NDArray[np.bool_],
+        fit_intercept: bool,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_jobs = n_jobs
         # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
         self.X, self.outside = rows.X.astype(np.float64), outside
         weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, float)
@@ -58,53 +68,67 @@ class LeftOut(RidgeErrors):
     """Ridges on the exact kernel matrix; leave-one-out."""
 
     def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
-        gram = kernel.between(self.X, self.X, 1).astype(np.float64, copy=False)
-        found = []
-        for alpha in alphas:
+        gram = kernel.between(self.X, self.X, self.n_jobs).astype(np.float64, copy=False)
+
+        def left_out(alpha: float) -> Array:
             shifted = gram.copy()
             shifted.flat[:: len(gram) + 1] += alpha / self.weights
             _, inverse = inverse_of(shifted)
-            left_out = (inverse @ self.y) / np.diag(inverse)[:, None]
-            found.append(left_out[self.outside])
-        return found
+            residuals: Array = (inverse @ self.y) / np.diag(inverse)[:, None]
+            return residuals[self.outside]
+
+        return list(ordered_map(left_out, alphas, self.n_jobs))
 
 
 class SetApart(RidgeErrors):
     """Ridges on the exact kernel matrix of the rows that do not judge."""
 
-    def __init__(self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool) -> None:
-        super().__init__(rows, outside, fit_intercept)
+    def __init__(
+        self,
+        rows: Block,
+        outside: NDArray[np.bool_],
+        fit_intercept: bool,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(rows, outside, fit_intercept, n_jobs)
         known = self.weights[~outside]
         if fit_intercept:  # the mean of the rows that are known
             self.y = rows.y - np.average(rows.y[~outside], axis=0, weights=known)
 
     def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
         known, new = self.X[~self.outside], self.X[self.outside]
-        gram = kernel.between(known, known, 1)
-        cross = kernel.between(new, known, 1)
-        found = []
-        for alpha in alphas:
+        gram = kernel.between(known, known, self.n_jobs)
+        cross = kernel.between(new, known, self.n_jobs)
+
+        def unseen(alpha: float) -> Array:
             shifted = gram.copy()
             shifted.flat[:: len(gram) + 1] += alpha / self.weights[~self.outside]
             lower, _ = regularised_cholesky(shifted, 0.0)
             dual = cho_solve((lower, True), self.y[~self.outside], check_finite=False)
-            found.append(self.y[self.outside] - cross @ dual)
-        return found
+            residuals: Array = self.y[self.outside] - cross @ dual
+            return residuals
+
+        return list(ordered_map(unseen, alphas, self.n_jobs))
 
 
 class OnLandmarks(RidgeErrors):
     """Ridges on the features of landmarks; leave-one-out."""
 
     def __init__(
-        self, rows: Block, outside: NDArray[np.bool_], fit_intercept: bool, landmarks: Any
+        self,
+        rows: Block,
+        outside: NDArray[np.bool_],
+        fit_intercept: bool,
+        landmarks: Any,
+        n_jobs: int | None = None,
     ) -> None:
-        super().__init__(rows, outside, fit_intercept)
+        super().__init__(rows, outside, fit_intercept, n_jobs)
         self.landmarks, self.fit_intercept = landmarks.astype(np.float64), fit_intercept
 
     def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
-        square = kernel.between(self.landmarks, self.landmarks, 1).astype(np.float64)
+        square = kernel.between(self.landmarks, self.landmarks, self.n_jobs).astype(np.float64)
         lower, _ = regularised_cholesky(square, 1e-10 * len(square))
-        cross = kernel.between(self.X, self.landmarks, 1)
+        cross = kernel.between(self.X, self.landmarks, self.n_jobs)
         Z = cross.astype(np.float64) @ inverse_of_lower(lower).T
         if self.fit_intercept:
             Z -= np.average(Z, axis=0, weights=self.weights)

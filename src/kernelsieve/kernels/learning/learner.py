@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import one_thread, ordered_map
+from kernelsieve._parallel import one_thread, one_thread_in_blas, ordered_map
 from kernelsieve._progress import track
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels.learning.rates import (
@@ -146,7 +146,7 @@ class Learner:
                 else self._search(fit.family, fit.columns, self.n_rows, iterations, deadline, fit)
             ),
             list(fits),
-            self.n_jobs,
+            self.n_jobs if len(fits) > 1 else 1,  # one alone has all threads to itself
         )
         return list(track(searches, len(fits), "rates", verbose))
 
@@ -176,8 +176,8 @@ class Learner:
         start: Fit | None = None,
         stretch: float = 1.0,
     ) -> Fit:
-        """One search on the first rows; in one thread, since several may run at a time."""
-        with one_thread():
+        """One search on the first rows; with the threads that other searches leave."""
+        with one_thread_in_blas():
             fit = search(
                 self.parts[:, :n_rows],
                 self.columns,
@@ -190,7 +190,7 @@ class Learner:
                 stretch=stretch,
                 rule=self.rule,
                 deadline=deadline,
-                n_jobs=1,
+                n_jobs=self.n_jobs,
             )
         return self.pruned(fit, IDLE, n_rows)
 
