@@ -675,3 +675,23 @@ def logistic_scores(
         if np.abs(step).max() < 1e-10:
             break
     return Z @ B
+
+
+def local_correction(
+    points: np.ndarray,
+    residuals: np.ndarray,
+    query: np.ndarray,
+    n_neighbours: int,
+    rate: float,
+    noises: np.ndarray,
+) -> tuple[np.ndarray, float]:
+    """Kriging from the nearest points: the mean, and the variance over that of the process.
+
+    The distance is the sum of absolute differences, the covariance exp(-rate * distance).
+    """
+    order = np.argsort(np.abs(points - query).sum(axis=1), kind="stable")[:n_neighbours]
+    near = points[order]
+    K = np.exp(-rate * np.abs(near[:, None] - near[None]).sum(axis=2)) + np.diag(noises[order])
+    k = np.exp(-rate * np.abs(near - query).sum(axis=1))
+    weights = np.linalg.solve(K, k)
+    return weights @ residuals[order], float(1.0 - weights @ k)

@@ -55,7 +55,19 @@ def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Featu
     return lambda: shapes.as_dense(kind(n_components, **options).fit(X).transform(X))
 
 
+def corrected() -> Any:
+    """A correction by neighbours, more columns than a stride; distances are in float32."""
+    X = dense(11)
+    model = ks.KernelRidge(
+        ks.NystromFeatures(8, kernel=Product(0.2), random_state=0, n_jobs=1),
+        refine="local",
+        random_state=0,
+    )
+    return model.fit(X, np.sin(9.0 * X[:, 0])).predict(dense(11) + 0.01).astype(np.float32)
+
+
 CASES: dict[str, Features] = {
+    "nearest rows": corrected,
     "monomials": features(ks.RowNormFeatures, dense(), gamma=2.0, basis="monomial", rotate=False),
     "many monomials": features(ks.RowNormFeatures, dense(), 200, gamma=1.0, basis="monomial"),
     "principal components": features(ks.RowNormFeatures, dense(), gamma=2.0, rotate=True),

@@ -275,6 +275,14 @@ MODELS: dict[str, Build] = {
     "ridge, refined": lambda: _fit(
         KernelRidge(RowNormFeatures(12, random_state=0), refine=True, alpha=0.1), y=target
     ),
+    "ridge, corrected by neighbours": lambda: _fit(
+        KernelRidge(
+            NystromFeatures(12, kernel=Product(0.7), random_state=0),
+            refine="local",
+            random_state=0,
+        ),
+        y=target,
+    ),
     "ridge, refined, sparse, two outputs": lambda: _fit(
         KernelRidge(RowNormFeatures(12, random_state=0), refine=True),
         sparse=True,

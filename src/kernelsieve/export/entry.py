@@ -156,6 +156,11 @@ def _regression(graph: Graph, model: Any, rows: str) -> tuple[str, int | None]:
         return graph.op("Add", rest, linear), outputs
     if isinstance(model, KernelRidgeCV):
         return _regression(graph, model.model_, rows)
+    if hasattr(model, "local_"):
+        raise ExportError(
+            "the correction by the nearest rows (local_) cannot be exported, a graph has no search "
+            "for them: fit KernelRidge(model.features, alpha=model.alpha, refine=False)"
+        )
     dual = getattr(model, "dual_coef_", None)
     if dual is None:
         values = features_graph(graph, model.features_, rows)

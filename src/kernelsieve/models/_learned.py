@@ -15,6 +15,7 @@ from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
     LARGEST_TOL,
+    LOCAL_WORTH,
     Stop,
     judge_tol,
     mean_square,
@@ -23,6 +24,7 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.local import most_judges
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
@@ -52,6 +54,13 @@ class LearnedRidge:
     unseen: NDArray[np.int64]
     residuals: NDArray[np.float64]
 
+    def told(self) -> LearnedRidge:
+        """The same, with the errors at rows that had no part in the choice of a correction."""
+        if not hasattr(self.model, "local_"):
+            return self
+        tell = _halves(len(self.unseen))[1]
+        return replace(self, unseen=self.unseen[tell], residuals=self.residuals[tell])
+
 
 def fit_learned(
     given: Source,
@@ -60,6 +69,7 @@ def fit_learned(
     *,
     alphas: NDArray[np.float64] | None,
     judge: Judge,
+    local: bool,
     time_limit: float | None,
     verbose: int,
     simpler: bool = False,
@@ -78,6 +88,8 @@ def fit_learned(
         The only ridges to choose from.
     judge : Judge
         Splits the rows. Its seed is that of everything here.
+    local : bool
+        Whether a correction by neighbours is tried.
     simpler : bool, default False
         Whether ``chosen`` names simpler kernels, too.
     """
@@ -103,16 +115,55 @@ def fit_learned(
     residuals = model._left_out_residuals(given.take(unseen)).reshape(len(unseen), -1)
     learned = LearnedRidge(model, chosen, unseen, residuals)
     deadline = math.inf if time_limit is None else began + time_limit
-    if chosen.full is None or len(unseen) < 2 or time.monotonic() > deadline:
+    if len(unseen) < 2 or time.monotonic() > deadline:
         return learned
+    nearest = learned
+    if local and model._why_not_local(rows) is None:
+        nearest = _corrected(learned, rows)
+    if chosen.full is None or time.monotonic() > deadline:
+        return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
-    return _refined(learned, given, rows, alphas is None, judge.seed, stop)
+    return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
+
+
+def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the unseen rows decide, and which tell the error of what was decided."""
+    even = np.arange(n) % 2 == 0
+    return even, ~even
+
+
+def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
+    """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
+    model = learned.model
+    some = np.arange(0, len(learned.unseen), -(-len(learned.unseen) // most_judges(rows.shape[0])))
+    unseen, before = learned.unseen[some], learned.residuals[some]
+    decide, _ = _halves(len(unseen))
+    trial = model._try_correction(rows, unseen, decide)
+    weights = rows.take(unseen[decide]).weights
+    if not pays(trial.residuals[decide], before[decide], weights, LOCAL_WORTH):
+        return learned
+    model.local_ = trial.correction
+    model.set_params(refine="local")
+    return LearnedRidge(model, learned.chosen, unseen, trial.residuals)
+
+
+def _decisive_error(learned: LearnedRidge, rows: Source) -> float:
+    """The mean squared error at the unseen rows that decide."""
+    decide, _ = _halves(len(learned.unseen))
+    weights = rows.take(learned.unseen[decide]).weights
+    return mean_square(learned.residuals[decide], weights)
 
 
 def _refined(
-    learned: LearnedRidge, given: Source, rows: Source, free: bool, seed: int, stop: Stop
+    learned: LearnedRidge,
+    nearest: LearnedRidge,
+    given: Source,
+    rows: Source,
+    free: bool,
+    seed: int,
+    stop: Stop,
 ) -> LearnedRidge:
-    """The ridge on all of the kernel if that pays, else the one on features.
+    """The ridge on all of the kernel if that is best, else the one with its nearest rows, if any.
 
     Half of the unseen rows decide, and alpha is chosen by them if it is ``free``; the other half
     tell the error.
@@ -125,19 +176,23 @@ def _refined(
     known, apart = rows.take(numbers), rows.take(unseen)
     fitted = clone(landmarks).fit(known.X)
     full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
-    decide, tell = np.arange(len(unseen)) % 2 == 0, np.arange(len(unseen)) % 2 == 1
-
+    decide, tell = _halves(len(unseen))
     judges = None if apart.weights is None else apart.weights[decide]
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
     tol = judge_tol(learned.residuals, apart.y)
     stop = replace(stop, tol=tol, max_iter=full.most_iterations(known))
     tried = trials(full, known, apart, alphas, stop, decide)
     best = min(tried, key=lambda trial: mean_square(trial.residuals[decide], judges))
-    if not pays(best.residuals[decide], learned.residuals[decide], judges):
-        return learned
+    # Beside the features it must pay, for its predictions take longer; beside a correction by
+    # neighbours, which takes as long, it must be better.
+    error = mean_square(best.residuals[decide], judges)
+    better = nearest is learned or error < _decisive_error(nearest, rows)
+    if not better or not pays(best.residuals[decide], learned.residuals[decide], judges):
+        return nearest.told()
     start = np.zeros((n, best.dual.shape[1]))
     start[numbers] = best.dual
-    refined = clone(model).set_params(features=landmarks, alpha=best.alpha).fit(given)
+    refined = clone(model).set_params(features=landmarks, alpha=best.alpha, refine=False)
+    refined.fit(given)
     refined._refine(rows, best.alpha, replace(stop, tol=AUTO_SHARE * tol), start)
     return LearnedRidge(
         refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]

@@ -35,6 +35,7 @@ JUDGES = 2000  # rows at which the features are compared with the kernel
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
 CLEAR = 0.2  # relative gain that needs no test
 WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
+LOCAL_WORTH = 0.02  # and one that is worth a search for neighbours among all rows
 # Standard errors between no gain and the mean gain, or the share of rows that gain.
 MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
 
@@ -223,7 +224,7 @@ def mean_square(residuals: Array, weights: Array | None) -> float:
     return float(np.average(np.mean(residuals**2, axis=1), weights=weights))
 
 
-def pays(refined: Array, features: Array, weights: Array | None) -> bool:
+def pays(refined: Array, features: Array, weights: Array | None, worth: float = WORTH) -> bool:
     """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
 
     Not by chance is a mean gain above its standard error, or a gain at most of the rows, or one of
@@ -233,7 +234,7 @@ def pays(refined: Array, features: Array, weights: Array | None) -> bool:
     share = weights / weights.sum()
     before, after = np.mean(features**2, axis=1), np.mean(refined**2, axis=1)
     gain = float(share @ (before - after))
-    if gain <= (1.0 - (1.0 - WORTH) ** 2) * float(share @ before):
+    if gain <= (1.0 - (1.0 - worth) ** 2) * float(share @ before):
         return False
     if gain > (1.0 - (1.0 - CLEAR) ** 2) * float(share @ before):
         return True

@@ -38,7 +38,7 @@ from kernelsieve._state import (
 from kernelsieve._validation import check_choice, check_count, check_points, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
-from kernelsieve.kernels import Kernel
+from kernelsieve.kernels import Kernel, Product
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
@@ -65,14 +65,22 @@ from kernelsieve.models._refinement import (
     AUTO_SHARE,
     JUDGES,
     LARGEST_KERNEL_MATRIX,
+    LOCAL_WORTH,
     FullKernel,
     Stop,
     judge_tol,
+    mean_square,
     narrowed,
     pays,
     trials,
 )
 from kernelsieve.models.drift import Drift, outside_range
+from kernelsieve.models.local import (
+    CorrectionTrial,
+    LocalCorrection,
+    choose_correction,
+    most_judges,
+)
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
@@ -86,6 +94,8 @@ RISK_ROWS = 2000
 # the largest bound on it at which it is worth trying them.
 FLOAT32_ERROR, FLOAT32_BOUND = 1e-4, 3e-3
 ROUNDING_ROWS = 512  # on which the error is estimated
+LEVERAGE_WORK = 5e11  # multiplications up to which all rows get leave-one-out residuals
+LOCAL_ROWS = 1024  # corrected at a time
 
 
 def by_output(size: str, dtype: tuple[type[np.generic], ...] = FLOAT64) -> Rule:
@@ -98,9 +108,10 @@ def by_output(size: str, dtype: tuple[type[np.generic], ...] = FLOAT64) -> Rule:
     return rule
 
 
-def switch_or_auto(value: Any, where: str, sizes: Sizes) -> Any:
-    """The rule of a switch that may also be "auto"."""
-    return value if isinstance(value, str) and value == "auto" else switch(value, where, sizes)
+def refinement(value: Any, where: str, sizes: Sizes) -> Any:
+    """The rule of ``refine``: a switch, "auto" or "local"."""
+    named = choice("auto", "local") if isinstance(value, str) else switch
+    return named(value, where, sizes)
 
 
 class KernelRidge(RegressorMixin, FeatureModel):
@@ -119,13 +130,15 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "cholesky" solves the normal equations; "cg" runs conjugate gradients, which never form
         them. "auto" switches to "cg" above 8,192 features, and solves an n x n system where there
         are fewer rows than features.
-    refine : bool or "auto", default False
+    refine : bool, "auto" or "local", default False
         Solve the *exact* kernel ridge regression. Up to 6,000 rows by one Cholesky factor; beyond,
         by conjugate gradients on products with the kernel matrix that never store it. The features,
         or pivoted-Cholesky landmarks if those do better, are the preconditioner, and are chosen
         without y. "auto" does it up to 6,000 rows, and for more rows where an iteration takes a
         second or less and the error on rows set apart falls by 1 % or more; it stops at a residual
-        of 1e-3 or less. Every prediction then takes n kernel values.
+        of 1e-3 or less. Every prediction then takes n kernel values. "local" keeps the features and
+        corrects their predictions by the residuals of the 32 nearest rows; "auto" tries that, too,
+        for more than 6,000 dense rows, and takes it where the error falls by 2 % or more.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default 500
@@ -135,7 +148,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
-        For the preconditioner of solver="cg"; the map has its own.
+        For the preconditioner of solver="cg", and the rows that ``refine`` is judged on; the map
+        has its own.
     n_jobs : int, default all cores
         Number of threads.
     verbose : int, default 0
@@ -163,6 +177,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
     residual_ : float
         After a fit with ``refine=True``: the largest relative residual of the linear systems.
+    local_ : LocalCorrection
+        After a fit with ``refine="local"``: what is added to the predictions of the features.
     marginals_ : Marginals or None
         The distribution of each column, of at most 10,000 rows, for ``kernelsieve.explain``. None
         with more than 4,096 columns.
@@ -185,7 +201,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
     _posterior: Posterior | None = None
 
-    _state_parameters: ClassVar = {"refine": switch_or_auto}
+    _state_parameters: ClassVar = {"refine": refinement}
     _state_fields: ClassVar = {
         "coef_": by_output("s"),
         "intercept_": array_or(array("outputs"), number(-1.7e308, 1.7e308)),
@@ -194,6 +210,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         "X_fit_": AbsentOr(row_matrix("n", "d")),
         "dual_coef_": AbsentOr(by_output("n", FLOATS)),
         "residual_": AbsentOr(number(0.0)),
+        "local_": AbsentOr(instance(LocalCorrection)),
         "marginals_": optional(instance(Marginals, d="n_columns")),
         "_posterior": optional(instance(Posterior)),
         "_equations": optional(instance(NormalEquations)),
@@ -208,11 +225,22 @@ class KernelRidge(RegressorMixin, FeatureModel):
             self.features_.check_stored_rows(self.X_fit_, "X_fit_")
         if np.ndim(self.intercept_) + 1 != ndim or (dual is not None and dual.ndim != ndim):
             wrong("coef_", "has another number of outputs than the other coefficients")
+        local = getattr(self, "local_", None)
+        if local is not None:
+            self._check_local(local, dual is not None)
         self._single_output = ndim == 1
         shape = self.coef_.shape if ndim == 2 else (len(self.coef_), 1)
         for name, part in (("_posterior", self._posterior), ("_equations", self._equations)):
             if part is not None and part.shape != shape:
                 wrong(name, f"is for (features, outputs) = {part.shape} instead of {shape}")
+
+    def _check_local(self, local: LocalCorrection, exact: bool) -> None:
+        """Refuse a correction of a file that predictions could not use."""
+        if exact:
+            wrong("local_", "and dual_coef_ exclude each other")
+        local.check_columns(self.features_.kernel_, self.n_features_in_)
+        if local.residuals.shape[1] != (1 if self.coef_.ndim == 1 else self.coef_.shape[1]):
+            wrong("local_", "has another number of outputs than coef_")
 
     def __init__(
         self,
@@ -260,7 +288,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         """
         began = time.monotonic()
         alpha = self._checked_alpha()
-        refine = check_choice(self.refine, "refine", (True, False, "auto"))
+        refine = check_choice(self.refine, "refine", (True, False, "auto", "local"))
         rows = self._with_columns(self._numeric(X, y, sample_weight))
         self._forget()
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
@@ -280,6 +308,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
             self._solve_by_gradients(rows, alpha)
         if refine == "auto":
             self._refine_if_it_pays(rows, alpha, began)
+        elif refine == "local":
+            apart = self._judges(rows.shape[0])
+            everybody = np.ones(len(apart), dtype=bool)
+            self.local_ = self._try_correction(rows, apart, everybody).correction
         elif refine:
             self._refine(rows, alpha, self._stop(began))
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
@@ -351,7 +383,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         """Drop what an earlier fit left behind."""
         self._equations = self._posterior = None
         self.n_iter_ = 1
-        for name in ("dual_coef_", "X_fit_", "residual_"):
+        for name in ("dual_coef_", "X_fit_", "residual_", "local_"):
             self.__dict__.pop(name, None)
 
     def _solve_directly(self, rows: Source, alpha: float) -> None:
@@ -451,18 +483,70 @@ class KernelRidge(RegressorMixin, FeatureModel):
         full = self._full_kernel(alpha, n)
         if n <= LARGEST_KERNEL_MATRIX:
             self._refine(rows, alpha, limit)
-        elif self._posterior is not None and rows.resident and full.affordable(*rows.shape):
-            apart = np.sort(keyed_rows(n, min(JUDGES, n // 10), full.seed, "apart"))
+            return
+        if self._posterior is None or not rows.resident:
+            return
+        apart = self._judges(n)
+        judges = rows.take(apart)
+        left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
+        to_beat = math.inf
+        if self._why_not_local(rows) is None:
+            tell = np.arange(len(apart)) % 2 == 1  # the others choose the distance and the rate
+            weights = None if judges.weights is None else judges.weights[tell]
+            corrected = self._try_correction(rows, apart, ~tell)
+            if pays(corrected.residuals[tell], left_out[tell], weights, LOCAL_WORTH):
+                self.local_ = corrected.correction
+                to_beat = mean_square(corrected.residuals, judges.weights)
+        if full.affordable(*rows.shape):
             known = np.setdiff1d(np.arange(n), apart)
-            judges = rows.take(apart)
-            left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
             stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
             (trial,) = trials(full, rows.take(known), judges, [alpha], stop)
-            if pays(trial.residuals, left_out, judges.weights):
+            better = mean_square(trial.residuals, judges.weights) < to_beat
+            if better and pays(trial.residuals, left_out, judges.weights):
                 start = np.zeros((n, judges.y.shape[1]))
                 start[known] = trial.dual
                 stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
+                self.__dict__.pop("local_", None)
                 self._refine(rows, alpha, stop, start)
+
+    def _judges(self, n: int) -> NDArray[np.int64]:
+        """Rows at which ways to refine are compared."""
+        seed = root_seed(self.random_state)
+        size = min(JUDGES, max(1, n // 10), most_judges(n))
+        return np.sort(keyed_rows(n, size, seed, "apart"))
+
+    def _why_not_local(self, rows: Source) -> str | None:
+        """Why the residuals of these rows cannot be corrected by their neighbours."""
+        if rows.sparse:
+            return "dense rows: pass X.toarray()"
+        if not rows.resident:
+            return "all rows in memory: pass an array"
+        if rows.shape[0] < 3:
+            return "at least 3 rows"
+        if self._posterior is None:
+            return "solver='cholesky', which leave-one-out residuals come from"
+        kernel = self.features_.kernel_
+        families = kernel.families_for(rows.shape[1]) if isinstance(kernel, Product) else ()
+        if "categorical" in families:
+            return "a kernel without categorical columns, whose codes have no distances"
+        return None
+
+    def _try_correction(
+        self, rows: Source, apart: NDArray[np.int64], decide: NDArray[np.bool_]
+    ) -> CorrectionTrial:
+        """A correction by neighbours; some of the rows apart choose its distance and rate."""
+        why_not = self._why_not_local(rows)
+        if why_not is not None:
+            raise ValueError(f"refine='local' needs {why_not}")
+        whole = rows.take(np.arange(rows.shape[0]))
+        if len(whole) * self.features_.n_components_**2 <= LEVERAGE_WORK:
+            residuals = self._left_out_residuals(whole).reshape(whole.y.shape)
+        else:  # leverages are small with so many rows to a feature
+            residuals = whole.y - self.predict(ArraySource(whole.X)).reshape(whole.y.shape)
+            some = whole.take(apart)
+            residuals[apart] = self._left_out_residuals(some).reshape(some.y.shape)
+        kernel = self.features_.kernel_
+        return choose_correction(kernel, whole, residuals, apart, decide, self.n_jobs)
 
     def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
         return FullKernel(
@@ -524,7 +608,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
             Of the Gaussian process with this kernel and alpha, as far as the features show it: the
             noise, estimated from the residuals, the uncertainty of the coefficients, and the prior
             variance of what the features leave out, ``k(x, x) - |z(x)|^2``. So it does not shrink
-            far from the training rows.
+            far from the training rows. After a local correction, that of the local process or, if
+            it is larger, that of the features without the noise.
 
         Notes
         -----
@@ -537,6 +622,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
         check_is_fitted(self)
         X = self._valid_rows(X)
         mean = self._predict_exact(X) if hasattr(self, "dual_coef_") else self._predict_mean(X)
+        relative = None
+        if hasattr(self, "local_"):
+            correction, relative = self._correction(X)
+            mean = finite(mean + correction.reshape(mean.shape).astype(X.dtype), "the predictions")
         if not return_std:
             return mean
         posterior = self._known_posterior()
@@ -551,7 +640,13 @@ class KernelRidge(RegressorMixin, FeatureModel):
         )
         with np.errstate(over="ignore"):
             noise = np.asarray(self.noise_variance_)
-            deviations = np.sqrt(np.multiply.outer(np.concatenate(variances), noise))
+            spread = np.multiply.outer(np.concatenate(variances), noise)
+            if relative is not None:
+                # Far from all rows what the features do not know is more than their residuals.
+                unknown = spread - noise
+                known = np.multiply.outer(relative, self._shaped(self.local_.variances))
+                spread = np.maximum(known, unknown)
+            deviations = np.sqrt(spread)
             return mean, finite(deviations.astype(X.dtype), "the deviations")
 
     def drift(self, X: Any) -> Drift:
@@ -625,6 +720,18 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
         size = self._rows_per_block(X.shape[0])
         return self._with_intercept(list(as_source(X).map(values, size, self.n_jobs)), X.dtype)
+
+    def _correction(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What neighbours add to the predictions, and variances relative to their process."""
+        local, kernel = self.local_, self.features_.kernel_
+
+        def values(block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            rows = dense(check_points(block.X, missing=kernel.allows_missing))
+            return local.at(kernel, rows)
+
+        size = min(LOCAL_ROWS, self._rows_per_block(X.shape[0]))
+        parts = list(as_source(X).map(values, size, self.n_jobs))
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def _with_intercept(self, parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -184,6 +184,7 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
             ridge,
             alphas=alphas,
             judge=Judge(n, root_seed(self.random_state), labels=labels),
+            local=False,
             time_limit=self.time_limit,
             verbose=self.verbose,
             simpler=True,

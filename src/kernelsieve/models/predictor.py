@@ -123,7 +123,9 @@ def ridge_scores(model: Any) -> Scores:
     dual = getattr(model, "dual_coef_", None)
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
     if dual is None:
-        return linear_scores(model.features_, model.coef_, intercept)
+        scores = linear_scores(model.features_, model.coef_, intercept)
+        local, kernel = getattr(model, "local_", None), model.features_.kernel_
+        return scores if local is None else lambda row: scores(row) + local.at(kernel, row)[0][0]
     kernel = row_kernel(model.features_.kernel_, model.X_fit_)
     weights = dual.reshape(len(dual), -1)
     return lambda row: (kernel(row) @ weights)[0] + intercept

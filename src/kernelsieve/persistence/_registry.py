@@ -13,6 +13,7 @@ from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
+from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables
@@ -90,6 +91,8 @@ for _class in (
     Frame,
     LearnedRidge,
     Levels,
+    LocalCorrection,
+    LocalMetric,
     CentredTables,
     LocalTables,
     SparseBasis,

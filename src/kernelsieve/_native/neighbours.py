@@ -1,0 +1,107 @@
+"""Nearest points in the sum of absolute differences, and kriging from them, one query at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kernelsieve._native._options import native, reduction
+
+STRIDE = 8  # coordinates between two looks at whether a point is too far already
+
+
+@reduction
+def partial_distance(point, query, first, last):
+    """The sum of absolute differences over some coordinates, in the float type of the arrays."""
+    total = abs(point[first] - query[first])
+    for c in range(first + 1, last):
+        total += abs(point[c] - query[c])
+    return total
+
+
+@native
+def distance_below(point, query, limit):
+    """The distance of two points, or a part of it that reaches ``limit`` already."""
+    d = len(query)
+    total = partial_distance(point, query, 0, min(STRIDE, d))
+    first = STRIDE
+    while first < d and total < limit:
+        last = min(first + STRIDE, d)
+        total += partial_distance(point, query, first, last)
+        first = last
+    return total
+
+
+@native
+def nearest_points(points, queries, left_out, places, distances):
+    """The nearest points of each query, nearest first; of equally far ones those that come first.
+
+    ``left_out[i]`` is the number of a point that query i must not find, or -1. ``places`` and
+    ``distances`` have the shape (n_queries, k), and there are more than k points.
+    """
+    k = places.shape[1]
+    for i in range(queries.shape[0]):
+        query, found, near = queries[i], places[i], distances[i]
+        near[:] = np.inf
+        for j in range(points.shape[0]):
+            if j == left_out[i]:
+                continue
+            distance = distance_below(points[j], query, near[k - 1])
+            if distance >= near[k - 1]:
+                continue
+            slot = k - 1
+            while slot > 0 and near[slot - 1] > distance:
+                near[slot], found[slot] = near[slot - 1], found[slot - 1]
+                slot -= 1
+            near[slot], found[slot] = distance, j
+
+
+@native
+def pair_distances(points, places, out):
+    """out[i, a, b] = the distance of points places[i, a] and places[i, b], for b <= a."""
+    for i in range(places.shape[0]):
+        for a in range(places.shape[1]):
+            for b in range(a):
+                first, second = points[places[i, a]], points[places[i, b]]
+                out[i, a, b] = partial_distance(first, second, 0, len(first))
+            out[i, a, a] = 0.0
+
+
+@native
+def krige(between, near, diagonal, rate, values, means, explained):
+    """The mean at each query given values at its neighbours, and the part of the variance known.
+
+    The covariance of two points is exp(-rate * distance), and ``diagonal`` (n, k) is added for the
+    neighbours. ``values`` has the shape (n, k, m), ``means`` (n, m), ``explained`` (n,).
+    """
+    n, k = near.shape
+    factor, weights = np.empty((k, k)), np.empty(k)
+    for i in range(n):
+        for a in range(k):
+            for b in range(a + 1):
+                total = math.exp(-rate * between[i, a, b])
+                if a == b:
+                    total += diagonal[i, a]
+                for c in range(b):
+                    total -= factor[a, c] * factor[b, c]
+                factor[a, b] = total / factor[b, b] if b < a else math.sqrt(max(total, 1e-12))
+        known = 0.0
+        for a in range(k):
+            total = math.exp(-rate * near[i, a])
+            for c in range(a):
+                total -= factor[a, c] * weights[c]
+            weights[a] = total / factor[a, a]
+            known += weights[a] * weights[a]
+        explained[i] = known
+        for back in range(k):
+            a = k - 1 - back
+            total = weights[a]
+            for c in range(a + 1, k):
+                total -= factor[c, a] * weights[c]
+            weights[a] = total / factor[a, a]
+        for output in range(values.shape[2]):
+            total = 0.0
+            for a in range(k):
+                total += weights[a] * values[i, a, output]
+            means[i, output] = total

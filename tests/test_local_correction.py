@@ -1,0 +1,193 @@
+"""Predictions of features corrected by the residuals of the nearest rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+
+from kernelsieve import (
+    KernelRidge,
+    KernelRidgeCV,
+    NystromFeatures,
+    explain,
+    export_onnx,
+    load,
+    save,
+)
+from kernelsieve.export import ExportError
+from kernelsieve.kernels import Product
+from kernelsieve.models import kernel_ridge
+from kernelsieve.models.local import LocalCorrection, LocalMetric
+
+
+def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-2.0, 2.0, size=(n, d))
+
+
+def smooth(X: np.ndarray) -> np.ndarray:
+    return np.sin(X[:, 0]) + 0.5 * X[:, 1]
+
+
+def rough(X: np.ndarray) -> np.ndarray:
+    """A function with as many bumps as landmarks cannot follow."""
+    return smooth(X) + np.sin(12.0 * X[:, 0]) * np.sin(12.0 * X[:, 1])
+
+
+def ridge(**options: object) -> KernelRidge:
+    features = NystromFeatures(50, kernel=Product(0.5), random_state=0)
+    return KernelRidge(features, alpha=0.1, random_state=0, **options)
+
+
+def correction(n: int = 200, d: int = 11, weighted: bool = True) -> LocalCorrection:
+    """More coordinates than are looked at together, two outputs."""
+    rng = np.random.default_rng(1)
+    return LocalCorrection(
+        LocalMetric(np.arange(d), np.zeros(d), np.ones(d), False),
+        rng.normal(size=(n, d)).astype(np.float32),
+        rng.normal(size=(n, 2)).astype(np.float32),
+        rng.uniform(0.5, 2.0, size=n).astype(np.float32) if weighted else None,
+        12,
+        0.2,
+        0.3,
+        np.array([1.0, 4.0]),
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_correction_is_kriging_from_the_nearest_rows(weighted):
+    local = correction(weighted=weighted)
+    X = np.random.default_rng(2).normal(size=(30, 11))
+    means, variances = local.at(Product(1.0), X)
+    queries = X.astype(np.float32)
+    noises = 0.3 * (np.ones(200) if local.noises is None else local.noises)
+    for i, query in enumerate(queries):
+        mean, variance = oracles.local_correction(
+            local.points, local.residuals, query, 12, 0.2, noises
+        )
+        np.testing.assert_allclose(means[i], mean, atol=1e-5)
+        assert abs(variances[i] - (variance + 0.3)) < 1e-5
+
+
+def test_missing_values_lie_in_the_middle():
+    local, X = correction(), np.random.default_rng(2).normal(size=(5, 11))
+    X[:, 3] = np.nan
+    middle = np.where(np.isnan(X), 0.0, X)
+    np.testing.assert_array_equal(local.at(Product(1.0), X)[0], local.at(Product(1.0), middle)[0])
+
+
+def test_threads_change_no_bit():
+    X, unseen = rows(1200), rows(300, seed=1)
+    one, three = (ridge(refine="local", n_jobs=jobs).fit(X, rough(X)) for jobs in (1, 3))
+    for first, second in zip(
+        one.predict(unseen, return_std=True), three.predict(unseen, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_it_follows_what_features_cannot_and_knows_how_well():
+    X, unseen = rows(4000, 2), rows(500, 2, seed=1)
+    noise = 0.05 * np.random.default_rng(3).normal(size=4000)
+    y = rough(X) + noise
+    before = ridge().fit(X, y).predict(unseen) - rough(unseen)
+    mean, deviation = ridge(refine="local").fit(X, y).predict(unseen, return_std=True)
+    after = mean - rough(unseen)
+    assert np.std(after) < 0.5 * np.std(before)
+    # Errors without the noise are at most what the deviations of observations say.
+    assert 0.7 < np.sqrt(np.mean((after**2 + 0.05**2) / deviation**2)) < 1.3
+
+
+def test_far_from_all_rows_it_leaves_the_features_alone():
+    X = rows(1000)
+    local, plain = ridge(refine="local").fit(X, rough(X)), ridge().fit(X, rough(X))
+    far = np.full((1, 3), 1e4)
+    np.testing.assert_allclose(local.predict(far), plain.predict(far))
+    assert local.predict(far, return_std=True)[1] > plain.noise_variance_**0.5 / 2
+
+
+def test_several_outputs_and_weights():
+    X = rows(800)
+    y = np.column_stack([rough(X), -2.0 * rough(X)])
+    single = ridge(refine="local").fit(X, y[:, 0])
+    both = ridge(refine="local").fit(X, y)
+    unseen = rows(20, seed=1)
+    mean, deviation = both.predict(unseen, return_std=True)
+    np.testing.assert_allclose(mean[:, 1], -2.0 * mean[:, 0], atol=1e-4)
+    np.testing.assert_allclose(mean[:, 0], single.predict(unseen), atol=1e-4)
+    np.testing.assert_allclose(deviation[:, 1], 2.0 * deviation[:, 0], rtol=1e-4)
+
+
+def test_rows_of_weight_zero_do_not_count():
+    X, wrong = rows(800), rows(100, seed=5)
+    together, y = np.vstack([X, wrong]), np.append(rough(X), np.full(100, 1e3))
+    weights = np.append(np.ones(800), np.zeros(100))
+    model = ridge(refine="local").fit(together, y, sample_weight=weights)
+    assert len(model.local_.points) == 800
+    assert np.abs(model.predict(wrong) - rough(wrong)).max() < 5.0
+
+
+def test_what_it_cannot_correct_is_refused():
+    X = rows(100)
+    with pytest.raises(ValueError, match="refine='local' needs dense rows"):
+        KernelRidge(NystromFeatures(10, random_state=0), refine="local").fit(
+            sp.csr_array(X), smooth(X)
+        )
+    features = NystromFeatures(10, kernel=Product(1.0, "categorical"), random_state=0)
+    with pytest.raises(ValueError, match="without categorical columns"):
+        KernelRidge(features, refine="local").fit(X.round(), smooth(X))
+    with pytest.raises(ValueError, match="solver='cholesky'"):
+        ridge(refine="local", solver="cg").fit(X, smooth(X))
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        ridge(refine="local").fit(X[:2], smooth(X)[:2])
+    with pytest.raises(ValueError, match="refine='near'"):
+        ridge(refine="near").fit(X, smooth(X))
+
+
+def test_files_servers_explanations_and_exports(tmp_path):
+    X = rows(300)
+    model = ridge(refine="local").fit(X, rough(X))
+    save(model, tmp_path / "model.ks", variance=True)
+    again, unseen = load(tmp_path / "model.ks"), rows(9, seed=1)
+    for first, second in zip(
+        model.predict(unseen, return_std=True), again.predict(unseen, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(first, second)
+    predict = model.predictor()
+    np.testing.assert_allclose([predict(x) for x in unseen], model.predict(unseen), atol=1e-6)
+    pytest.importorskip("onnx")
+    with pytest.raises(ExportError, match="nearest rows"):
+        export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_an_explanation_is_that_of_the_features():
+    X = rows(300)
+    local, plain = ridge(refine="local").fit(X, rough(X)), ridge().fit(X, rough(X))
+    assert explain(local).text() == explain(plain).text()
+
+
+def test_auto_takes_it_where_rows_set_apart_say_so(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    X = rows(3000, 2)
+    assert hasattr(ridge(refine="auto").fit(X, rough(X)), "local_")
+    noise = np.random.default_rng(0).normal(size=3000)
+    assert not hasattr(ridge(refine="auto").fit(X, smooth(X) + noise), "local_")
+
+
+@pytest.mark.slow
+def test_the_default_takes_it_where_it_pays():
+    """The error that it tells is that of rows which chose neither the kernel nor the correction."""
+    X, unseen = rows(8000, 2), rows(2000, 2, seed=1)
+    bumps = [np.sign(np.sin(25.0 * Z[:, 0]) * np.sin(25.0 * Z[:, 1])) for Z in (X, unseen)]
+    noise = np.random.default_rng(3).normal(size=8000)
+    local = KernelRidgeCV(random_state=0).fit(X, smooth(X) + bumps[0])
+    assert local.model_.refine == "local"
+    error = np.sqrt(np.mean((local.predict(unseen) - smooth(unseen) - bumps[1]) ** 2))
+    assert 0.85 < local.best_rmse_ / error < 1.15
+    plain = KernelRidgeCV(random_state=0).fit(X, smooth(X) + noise)
+    assert not hasattr(plain.model_, "local_")
+    grouped = KernelRidgeCV(random_state=0).fit(
+        X, smooth(X) + bumps[0], groups=np.arange(8000) // 2
+    )
+    assert not hasattr(grouped.model_, "local_")
