@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import oracles
 import pytest
@@ -19,7 +21,7 @@ from kernelsieve import (
 from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
 from kernelsieve.models import kernel_ridge
-from kernelsieve.models.local import LocalCorrection, LocalMetric
+from kernelsieve.models.local import LocalCorrection, LocalMetric, in_boxes
 
 
 def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:
@@ -68,6 +70,31 @@ def test_a_correction_is_kriging_from_the_nearest_rows(weighted):
         )
         np.testing.assert_allclose(means[i], mean, atol=1e-5)
         assert abs(variances[i] - (variance + 0.3)) < 1e-5
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered):
+    rng = np.random.default_rng(0)
+    points = rng.integers(4, size=(1000, 11)).astype(np.float32)  # many are equally far, some equal
+    if ordered:
+        order = in_boxes(points)
+        assert sorted(order) == list(range(len(points)))
+        points = points[order]
+    local = replace(correction(1000), points=points)
+    queries, left_out = points[:40], np.arange(40)
+    near = local._neighbours(queries, left_out)
+    for i, query in enumerate(queries):
+        distances = np.abs(points - query).sum(axis=1)
+        distances[i] = np.inf
+        np.testing.assert_array_equal(near.places[i], np.argsort(distances, kind="stable")[:12])
+
+
+def test_boxes_in_their_order_are_small():
+    points = rows(1000).astype(np.float32)
+    boxes = replace(correction(1000, 3), points=points[in_boxes(points)])._boxes
+    volumes = np.prod(boxes.high - boxes.low, axis=1)
+    assert len(volumes) == 16
+    assert volumes.sum() < 4.0**3  # together no more than the cube that they lie in
 
 
 def test_missing_values_lie_in_the_middle():

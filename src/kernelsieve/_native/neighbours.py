@@ -9,6 +9,7 @@ import numpy as np
 from kernelsieve._native._options import native, reduction
 
 STRIDE = 8  # coordinates between two looks at whether a point is too far already
+SAFETY = 1.0 - 1e-5  # of distances from boxes, which are rounded in another order
 
 
 @reduction
@@ -22,39 +23,60 @@ def partial_distance(point, query, first, last):
 
 @native
 def distance_below(point, query, limit):
-    """The distance of two points, or a part of it that reaches ``limit`` already."""
+    """The distance of two points, or a part of it that exceeds ``limit`` already."""
     d = len(query)
     total = partial_distance(point, query, 0, min(STRIDE, d))
     first = STRIDE
-    while first < d and total < limit:
+    while first < d and total <= limit:
         last = min(first + STRIDE, d)
         total += partial_distance(point, query, first, last)
         first = last
     return total
 
 
+@reduction
+def distance_to_box(low, high, query):
+    """The sum of the coordinates' distances from a box."""
+    total = 0.0
+    for c in range(len(query)):
+        total += max(low[c] - query[c], query[c] - high[c], 0.0)
+    return total
+
+
 @native
-def nearest_points(points, queries, left_out, places, distances):
+def nearest_points(points, starts, low, high, queries, left_out, places, distances):
     """The nearest points of each query, nearest first; of equally far ones those that come first.
 
+    Points ``starts[l]`` to ``starts[l + 1]`` lie in the box from ``low[l]`` to ``high[l]``; boxes
+    are looked at from the nearest on, until they are farther than what was found.
     ``left_out[i]`` is the number of a point that query i must not find, or -1. ``places`` and
     ``distances`` have the shape (n_queries, k), and there are more than k points.
     """
     k = places.shape[1]
+    bounds = np.empty(len(low))
     for i in range(queries.shape[0]):
         query, found, near = queries[i], places[i], distances[i]
         near[:] = np.inf
-        for j in range(points.shape[0]):
-            if j == left_out[i]:
-                continue
-            distance = distance_below(points[j], query, near[k - 1])
-            if distance >= near[k - 1]:
-                continue
-            slot = k - 1
-            while slot > 0 and near[slot - 1] > distance:
-                near[slot], found[slot] = near[slot - 1], found[slot - 1]
-                slot -= 1
-            near[slot], found[slot] = distance, j
+        for box in range(len(low)):
+            bounds[box] = distance_to_box(low[box], high[box], query)
+        for box in np.argsort(bounds):
+            if SAFETY * bounds[box] > near[k - 1]:
+                break
+            for j in range(starts[box], starts[box + 1]):
+                if j == left_out[i]:
+                    continue
+                distance = distance_below(points[j], query, near[k - 1])
+                last = near[k - 1]
+                if distance > last or (distance == last and j > found[k - 1]):
+                    continue
+                slot = k - 1
+                while slot > 0 and (
+                    near[slot - 1] > distance
+                    or (near[slot - 1] == distance and found[slot - 1] > j)
+                ):
+                    near[slot], found[slot] = near[slot - 1], found[slot - 1]
+                    slot -= 1
+                near[slot], found[slot] = distance, j
 
 
 @native

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from kernelsieve.kernels import Kernel, Product
 from kernelsieve.sources.base import Block
 
 NEIGHBOURS = 32
+BOX_POINTS = 64  # at most, that are searched together
 BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
 # In units of one over the median distance of the last neighbour, and of the process' variance.
 RATES = (0.0625, 0.25, 1.0, 4.0)
@@ -131,7 +133,7 @@ class LocalCorrection(Persistent):
     ----------
     metric : LocalMetric
     points : ndarray of shape (n, a) in float32
-        Coordinates of the rows.
+        Coordinates of the rows, in the order of ``in_boxes``.
     residuals : ndarray of shape (n, m) in float32
         What the features left of their targets; leave-one-out.
     noises : ndarray of shape (n,) or None
@@ -186,6 +188,7 @@ class LocalCorrection(Persistent):
     def at(self, kernel: Kernel, X: NDArray[Any], n_jobs: int | None = 1) -> tuple[Array, Array]:
         """Corrections of shape (n, m), and the variance at each row over that of the process."""
         queries = self.metric.coordinates(kernel, X)
+        _ = self._boxes  # before the threads need them
         nobody = np.full(len(queries), -1)
 
         def block(rows: slice) -> tuple[Array, Array]:
@@ -197,10 +200,18 @@ class LocalCorrection(Persistent):
         means = [part[0] for part in parts] or [np.empty((0, self.residuals.shape[1]))]
         return np.concatenate(means), np.concatenate([part[1] for part in parts] or [np.empty(0)])
 
+    @cached_property
+    def _boxes(self) -> _Boxes:
+        """Around the points; those in the order of ``in_boxes`` have small ones."""
+        return _Boxes.around(self.points)
+
     def _neighbours(self, queries: NDArray[np.float32], left_out: Rows) -> _Near:
         shape = len(queries), self.n_neighbours
         places, distances = np.zeros(shape, dtype=np.int64), np.empty(shape, dtype=np.float32)
-        nearest_points(self.points, queries, left_out, places, distances)
+        boxes = self._boxes
+        nearest_points(
+            self.points, boxes.starts, boxes.low, boxes.high, queries, left_out, places, distances
+        )
         between = np.empty((*shape, self.n_neighbours), dtype=np.float32)
         pair_distances(self.points, places, between)
         return _Near(places, distances, between)
@@ -222,6 +233,61 @@ class LocalCorrection(Persistent):
             explained,
         )
         return means, explained
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Runs of points, and the boxes that they lie in.
+
+    Attributes
+    ----------
+    starts : ndarray of int of shape (n_boxes + 1,)
+    low, high : ndarray of shape (n_boxes, a)
+    """
+
+    starts: Rows
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+    @classmethod
+    def around(cls, points: NDArray[np.float32]) -> Self:
+        starts = np.array([run.start for run in _runs(len(points))])
+        low, high = (f.reduceat(points, starts, axis=0) for f in (np.minimum, np.maximum))
+        return cls(np.append(starts, len(points)), low, high)
+
+
+def in_boxes(points: NDArray[np.float32]) -> Rows:
+    """An order of the points in which runs of them are near to each other: a k-d tree's."""
+    order = np.arange(len(points))
+
+    def halve(run: slice) -> None:
+        if run.stop - run.start <= BOX_POINTS:
+            return
+        some = points[order[run]]
+        values = some[:, np.argmax(np.ptp(some, axis=0))]
+        order[run] = order[run][np.argsort(values, kind="stable")]
+        for half in _halved(run):
+            halve(half)
+
+    halve(slice(0, len(points)))
+    return order
+
+
+def _runs(n: int) -> list[slice]:
+    """The runs that halving all points, their halves and so on ends with."""
+    runs = [slice(0, n)]
+    while runs[0].stop - runs[0].start > BOX_POINTS or runs[-1].stop - runs[-1].start > BOX_POINTS:
+        runs = [
+            half
+            for run in runs
+            for half in (_halved(run) if run.stop - run.start > BOX_POINTS else (run,))
+        ]
+    return runs
+
+
+def _halved(run: slice) -> tuple[slice, slice]:
+    middle = (run.start + run.stop) // 2
+    return slice(run.start, middle), slice(middle, run.stop)
 
 
 @dataclass(frozen=True)
@@ -281,19 +347,22 @@ def choose_correction(
     """
     weights = None if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
     used = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
-    noises = None if weights is None else (weights[used].mean() / weights[used]).astype(np.float32)
-    number_of = np.full(len(rows), -1)
-    number_of[used] = np.arange(len(used))
     own = residuals[judges]
     say = decide if weights is None else decide & (weights[judges] > 0)
     shares = np.ones(len(judges)) if weights is None else weights[judges]
     best: tuple[float, LocalCorrection, _Near] | None = None
     for metric in metrics(kernel, rows.X):
         points = metric.coordinates(kernel, rows.X)
+        ordered = used[in_boxes(points[used])]
+        number_of = np.full(len(rows), -1)
+        number_of[ordered] = np.arange(len(ordered))
+        noises = None
+        if weights is not None:
+            noises = (weights[ordered].mean() / weights[ordered]).astype(np.float32)
         blank = LocalCorrection(
             metric,
-            points[used],
-            np.ascontiguousarray(residuals[used], dtype=np.float32),
+            points[ordered],
+            np.ascontiguousarray(residuals[ordered], dtype=np.float32),
             noises,
             min(NEIGHBOURS, len(used) - 1),
             1.0,
@@ -321,6 +390,7 @@ def choose_correction(
 def _found(
     correction: LocalCorrection, queries: NDArray[np.float32], left_out: Rows, n_jobs: int | None
 ) -> _Near:
+    _ = correction._boxes  # before the threads need them
     parts = map_row_blocks(
         lambda rows: correction._neighbours(queries[rows], left_out[rows]),
         len(queries),
