@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from kernelsieve import FourierFeatures, KernelRidgeCV, NystromFeatures
+from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidgeCV, NystromFeatures
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha, search
 from kernelsieve.tuning.methods import METHODS, feature_map, find_method
@@ -177,3 +177,12 @@ def test_readable_methods_do_not_rotate() -> None:
 def test_unknown_methods_are_guessed() -> None:
     with pytest.raises(ValueError, match="unknown method 'adaptiv': did you mean 'adaptive'"):
         find_method("adaptiv")
+
+
+def test_sorted_rows_are_judged_as_shuffled_ones():
+    """Consecutive folds would ask the map to predict where it has seen nothing."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-3.0, 3.0, size=(300, 1)), axis=0)
+    y = np.sin(4.0 * X[:, 0]) + 0.1 * rng.normal(size=300)
+    model = KernelRidgeCV(AdaptiveFeatures(30, gamma=4.0, random_state=0)).fit(X, y)
+    assert model.best_rmse_ < 0.2

@@ -33,7 +33,7 @@ from kernelsieve.kernels import Kernel, Product
 from kernelsieve.sources.base import Block
 
 NEIGHBOURS = 32
-BOX_POINTS = 64  # at most, that are searched together
+BOX_POINTS = 128  # at most, that are searched together
 BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
 # In units of one over the median distance of the last neighbour, and of the process' variance.
 RATES = (0.0625, 0.25, 1.0, 4.0)

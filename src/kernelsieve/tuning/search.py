@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from kernelsieve._progress import track
 from kernelsieve._random import stream
@@ -120,7 +121,7 @@ def search(
     gammas : sequence of float or None
         None keeps the map's own gamma.
     cv : int, splitter or None
-        Folds; None is leave-one-out where it has a closed form, else 5.
+        Folds; None is leave-one-out where it has a closed form, else 5 of rows drawn at random.
     fit_intercept : bool, default True
     fit : callable, optional
         Fits a map to rows and returns it with its normal equations; a model may have its own way.
@@ -165,7 +166,7 @@ def search(
             sums = total(_LeaveOneOut(path, fit_intercept), rows)
         else:
             sums = np.zeros(len(alphas) + 1)
-            for train, test in source_folds(rows, FOLDS if cv is None else cv):
+            for train, test in source_folds(rows, _folds(rows) if cv is None else cv):
                 sums += total(_HeldOut(path_of(clone(fresh), train)), test)
         found.append(sums[:-1] / sums[-1])
     return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
@@ -228,6 +229,11 @@ def choose_gamma_alpha(
     ]
     rmse = np.mean([draw.rmse for draw in draws], axis=0)
     return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
+
+
+def _folds(rows: Source) -> Any:
+    """Folds in place of leave-one-out: of rows drawn at random, since rows often come sorted."""
+    return KFold(FOLDS, shuffle=True, random_state=0) if rows.resident else FOLDS
 
 
 def looks_at_target(features: FeatureMap) -> bool:
