@@ -83,7 +83,7 @@ def resolved(gamma: Any, X: Array) -> float:
 
 
 def sweep(report: Report, quick: bool) -> None:
-    n_rows, s = (200, 40) if quick else (1_000, 100)
+    n_rows, s = (200, 40) if quick else (400, 100)
     failures, runs = [], 0
     for name in names():
         X, y, _ = load(name)
