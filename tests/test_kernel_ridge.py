@@ -16,9 +16,10 @@ from kernelsieve import (
     FourierFeatures,
     KernelRidge,
     KernelRidgeCV,
+    NystromFeatures,
     RowNormFeatures,
 )
-from kernelsieve.kernels import Polynomial
+from kernelsieve.kernels import Polynomial, Product
 
 
 @pytest.fixture
@@ -154,3 +155,13 @@ def test_the_default_map_of_sparse_rows_has_the_random_state_of_the_search():
     y = np.asarray(X[:, 0].todense()).ravel() + np.random.default_rng(0).normal(size=300)
     first, again = (KernelRidgeCV(random_state=3).fit(X, y).predict(X) for _ in range(2))
     np.testing.assert_array_equal(first, again)
+
+
+def test_a_tiny_ridge_on_float32_rows_is_solved():
+    """The products of wide kernels' features are positive definite up to rounding only."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3)).astype(np.float32)
+    truth = np.sin(X[:, 0]) + X[:, 1] ** 2
+    features = NystromFeatures(500, kernel=Product([0.3, 0.1, 0.2], "gaussian"), random_state=0)
+    model = KernelRidge(features, alpha=1e-6).fit(X, truth + 0.3 * rng.normal(size=4000))
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.06

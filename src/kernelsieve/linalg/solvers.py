@@ -13,7 +13,8 @@ from scipy.linalg import LinAlgError
 
 COARSE = float(np.finfo(np.float32).eps) / 2  # rounding of an entry of a coarse matrix
 DIVERGED = 100.0  # growth of a residual at which coarse iterations are given up
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # of the mean diagonal entry, tried in turn
+# Of the mean diagonal entry, tried in turn; the last ones for sums of products in float32.
+JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-5)
 
 Array = NDArray[np.float64]
 Apply = Callable[[Array], Array]

@@ -135,7 +135,8 @@ def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
     """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
     model = learned.model
-    some = np.arange(0, len(learned.unseen), -(-len(learned.unseen) // most_judges(rows.shape[0])))
+    step = -(-len(learned.unseen) // most_judges(*rows.shape))
+    some = np.arange(0, len(learned.unseen), step)
     unseen, before = learned.unseen[some], learned.residuals[some]
     decide, _ = _halves(len(unseen))
     trial = model._try_correction(rows, unseen, decide)

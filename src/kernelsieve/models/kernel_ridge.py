@@ -309,7 +309,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if refine == "auto":
             self._refine_if_it_pays(rows, alpha, began)
         elif refine == "local":
-            apart = self._judges(rows.shape[0])
+            apart = self._judges(*rows.shape)
             everybody = np.ones(len(apart), dtype=bool)
             self.local_ = self._try_correction(rows, apart, everybody).correction
         elif refine:
@@ -486,7 +486,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             return
         if self._posterior is None or not rows.resident:
             return
-        apart = self._judges(n)
+        apart = self._judges(*rows.shape)
         judges = rows.take(apart)
         left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
         to_beat = math.inf
@@ -509,10 +509,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 self.__dict__.pop("local_", None)
                 self._refine(rows, alpha, stop, start)
 
-    def _judges(self, n: int) -> NDArray[np.int64]:
+    def _judges(self, n: int, d: int) -> NDArray[np.int64]:
         """Rows at which ways to refine are compared."""
         seed = root_seed(self.random_state)
-        size = min(JUDGES, max(1, n // 10), most_judges(n))
+        size = min(JUDGES, max(1, n // 10), most_judges(n, d))
         return np.sort(keyed_rows(n, size, seed, "apart"))
 
     def _why_not_local(self, rows: Source) -> str | None:

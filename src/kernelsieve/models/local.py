@@ -39,9 +39,9 @@ BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
 RATES = (0.0625, 0.25, 1.0, 4.0)
 NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
 MOST_NOISE = 1e6
-# Pairs of a row that judges and another row that are looked at for one distance: some ten seconds
-# on one core with 50 columns; and the fewest rows that judge.
-SEARCH_WORK, FEWEST_JUDGES = 5e8, 500
+# Coordinates of pairs of a row that judges and another row: some ten seconds on two cores where no
+# box can be left out; the fewest rows that judge, and that choose the distance.
+SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS = 2e10, 1000, 250
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -299,9 +299,16 @@ class _Near:
     between: NDArray[np.float32]
 
 
-def most_judges(n_rows: int) -> int:
-    """So many rows can be searched for the neighbours of in some seconds."""
-    return max(FEWEST_JUDGES, int(SEARCH_WORK / n_rows))
+def most_judges(n_rows: int, n_columns: int) -> int:
+    """The neighbours of so many rows can be looked for in some seconds."""
+    return max(FEWEST_JUDGES, int(SEARCH_WORK / (n_rows * n_columns)))
+
+
+def _choosers(say: NDArray[np.bool_], n_rows: int, n_columns: int) -> Rows:
+    """The judges that choose among distances, of which each costs a search."""
+    most = max(FEWEST_CHOOSERS, most_judges(n_rows, n_columns) // 4)
+    places = np.flatnonzero(say)
+    return places[:: -(-len(places) // most)] if len(places) else places
 
 
 @dataclass(frozen=True)
@@ -350,7 +357,11 @@ def choose_correction(
     own = residuals[judges]
     say = decide if weights is None else decide & (weights[judges] > 0)
     shares = np.ones(len(judges)) if weights is None else weights[judges]
-    best: tuple[float, LocalCorrection, _Near] | None = None
+    if not say.any():  # all that could have a say have no weight
+        say, shares = np.ones(len(judges), dtype=bool), np.ones(len(judges))
+    some = _choosers(say, *rows.X.shape)
+    choosing = judges[some]
+    best: tuple[float, LocalCorrection, Rows] | None = None
     for metric in metrics(kernel, rows.X):
         points = metric.coordinates(kernel, rows.X)
         ordered = used[in_boxes(points[used])]
@@ -369,17 +380,19 @@ def choose_correction(
             1.0,
             np.ones(own.shape[1]),
         )
-        near = _found(blank, points[judges], number_of[judges], n_jobs)
+        near = _found(blank, points[choosing], number_of[choosing], n_jobs)
         middle = float(np.median(near.distances[:, -1])) or 1.0
         for rate in RATES:
             for noise in NOISES:
                 trial = replace(blank, rate=rate / middle, noise=noise)
-                left = own - _kriged_by_blocks(trial, near, n_jobs)[0]
-                error = float(np.average(np.square(left[say]).mean(axis=1), weights=shares[say]))
+                left = residuals[choosing] - _kriged_by_blocks(trial, near, n_jobs)[0]
+                error = float(np.average(np.square(left).mean(axis=1), weights=shares[some]))
                 if best is None or error < best[0]:
-                    best = error, trial, near
+                    best = error, trial, number_of
     assert best is not None
-    means, explained = _kriged_by_blocks(best[1], best[2], n_jobs)
+    queries = best[1].metric.coordinates(kernel, rows.X[judges])
+    near = _found(best[1], queries, best[2][judges], n_jobs)
+    means, explained = _kriged_by_blocks(best[1], near, n_jobs)
     left = own - means
     # The process' variance makes the squared errors what they are said to be in the mean.
     relative = np.maximum(1.0 - explained, 0.0) + best[1].noise
