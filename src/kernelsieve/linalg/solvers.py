@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelsieve._native.cholesky import lower_factor
+
 COARSE = float(np.finfo(np.float32).eps) / 2  # rounding of an entry of a coarse matrix
 DIVERGED = 100.0  # growth of a residual at which coarse iterations are given up
 # Of the mean diagonal entry, tried in turn; the last ones for sums of products in float32.
@@ -45,9 +47,7 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
         shifted = gram.copy()
         shifted.flat[:: len(gram) + 1] += shift
         try:
-            # Not scipy's, which keeps other threads waiting.
-            factor: Array = np.linalg.cholesky(shifted)  # type: ignore[assignment]
-            return factor, shift
+            return lower_factor(shifted), shift
         except LinAlgError:
             continue
     raise LinAlgError(f"the Gram matrix is not positive definite at alpha={alpha:g}: raise alpha")
