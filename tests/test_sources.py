@@ -33,7 +33,7 @@ from kernelsieve.sources import (
 )
 from kernelsieve.sources.base import ArraySource, Source
 from kernelsieve.sources.summaries import Moments, TargetSummary, moments
-from kernelsieve.sources.views import Part, folds
+from kernelsieve.sources.views import Part, dealt_folds, dealt_rows, folds
 
 Array = NDArray[Any]
 
@@ -411,3 +411,29 @@ def test_folds_are_those_of_scikit_learn(count: int) -> None:
                 assert start + length <= len(numbers)
             few = np.array([0, len(numbers) - 1])
             np.testing.assert_array_equal(part.take(few).y, X[numbers[few], 0])
+
+
+@pytest.mark.parametrize("n", [5, 23, 1000])
+def test_rows_are_dealt_once_and_evenly(n):
+    hands = []
+    for train, test in dealt_rows(n, 5):
+        assert sorted([*train, *test]) == list(range(n))
+        assert (np.diff(train) > 0).all()
+        assert (np.diff(test) > 0).all()
+        hands.append(test)
+    assert sorted(np.concatenate(hands)) == list(range(n))
+    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+    assert len({tuple(hand % 5) for hand in hands}) == 5
+    assert n < 1000 or all(len(set(hand % 5)) == 5 for hand in hands)  # not every fifth row
+
+
+def test_dealt_folds_are_the_rows_that_they_name():
+    X = np.arange(46.0).reshape(23, 2)
+    source = BlockSource([X[:4], X[4:5], X[5:19], X[19:]])
+    for (train, test), numbers in zip(dealt_folds(source, 5), dealt_rows(23, 5), strict=True):
+        for part, rows in zip((train, test), numbers, strict=True):
+            assert part.shape == (len(rows), 2)
+            blocks = list(part.parts(3))
+            np.testing.assert_array_equal(np.vstack([block.X for block in blocks]), X[rows])
+            assert [block.start for block in blocks] == list(range(0, len(rows), 3))
+            np.testing.assert_array_equal(part.take(np.arange(2)).X, X[rows[:2]])

@@ -49,8 +49,8 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     gammas : array-like of float, optional
         Bandwidths to try; None keeps that of the map.
     cv : int, splitter or None, default None
-        Folds. None is leave-one-out where it has a closed form, and 5 random folds elsewhere. A
-        source that is not in memory takes a number of folds only, and they are consecutive rows.
+        Folds. None is leave-one-out where it has a closed form, and 5 random folds elsewhere. Of a
+        source that is not in memory it may be a number of folds, which are consecutive rows.
     fit_intercept : bool, default True
         Whether to fit an intercept, which is not penalised.
     time_limit : float, optional

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map
+from kernelsieve._random import row_hashes
 from kernelsieve.sources.base import BLOCK_ROWS, Block, Changed, Source, aligned, joined
 
 
+class Select(Protocol):
+    """Selects rows by their numbers."""
+
+    def __call__(self, block: Block) -> Block | None:
+        """The selected rows of a block, with their numbers among the selected; None if none are."""
+
+    def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Convert numbers among the selected rows to numbers among all rows."""
+
+    def count(self, n_rows: int) -> int:
+        """How many of the first rows are selected."""
+
+
 class Part(Changed):
-    """A range of rows of another source, or all rows outside it.
+    """Some rows of another source.
 
     Parameters
     ----------
     base : Source
-    start, stop : int
-    inside : bool
-        Whether to take the rows from ``start`` to ``stop``, or all others.
+    select : Select
     """
 
-    def __init__(self, base: Source, start: int, stop: int, inside: bool) -> None:
+    def __init__(self, base: Source, select: Select) -> None:
         super().__init__(base, base.target_shape)
-        self.select = _Select(start, stop, inside)
+        self.select = select
 
     @property
     def shape(self) -> tuple[int, int]:
         n_rows, n_features = self.base.shape
-        within = self.select.stop - self.select.start
-        return within if self.select.inside else n_rows - within, n_features
+        return self.select.count(n_rows), n_features
 
     def parts(self, size: int) -> Iterator[Block]:
         return aligned(filter(None, map(self.select, self.base.parts(size))), size)
@@ -55,8 +66,8 @@ class Part(Changed):
 
 
 @dataclass(frozen=True)
-class _Select:
-    """Select the rows of a block that belong to a part, with their numbers in that part."""
+class Range:
+    """The rows from ``start`` to ``stop``, or all others."""
 
     start: int
     stop: int
@@ -82,12 +93,59 @@ class _Select:
             return rows + self.start
         return np.where(rows < self.start, rows, rows + self.stop - self.start)
 
+    def count(self, n_rows: int) -> int:
+        """How many of the first rows are selected."""
+        within = min(self.stop, n_rows) - min(self.start, n_rows)
+        return within if self.inside else n_rows - within
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """One row of every ``hands`` consecutive ones, at a place that is drawn; or all others.
+
+    Every group of so many rows gives one to each hand, so sorted rows are dealt evenly, and numbers
+    can be converted without looking at other rows.
+    """
+
+    hands: int
+    hand: int
+    inside: bool
+
+    def _places(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place of this hand's row in each group."""
+        shifts = row_hashes(groups, 0, "dealt") % np.uint64(self.hands)
+        return (shifts.astype(np.int64) + self.hand) % self.hands
+
+    def _is_in_hand(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        groups, places = np.divmod(rows, self.hands)
+        return self._places(groups) == places
+
+    def __call__(self, block: Block) -> Block | None:
+        rows = np.arange(block.start, block.start + len(block))
+        kept = np.flatnonzero(self._is_in_hand(rows) == self.inside)
+        if not len(kept):
+            return None
+        return replace(block.take(kept), start=self.count(block.start))
+
+    def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Convert row numbers within the part to numbers among all rows."""
+        if self.inside:
+            return rows * self.hands + self._places(rows)
+        groups, places = np.divmod(rows, self.hands - 1)
+        return groups * self.hands + places + (places >= self._places(groups))
+
+    def count(self, n_rows: int) -> int:
+        """How many of the first rows are selected."""
+        groups, left = divmod(n_rows, self.hands)
+        within = groups + int(self._places(np.array([groups]))[0] < left)
+        return within if self.inside else n_rows - within
+
 
 @dataclass(frozen=True)
 class _OfSelected:
     """A function of the selected rows of a block; None if there are none."""
 
-    select: _Select
+    select: Select
     function: Callable[[Block], Any]
 
     def __call__(self, block: Block) -> Any:
@@ -100,7 +158,22 @@ def folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
     sizes = np.full(count, source.shape[0] // count)
     sizes[: source.shape[0] % count] += 1
     for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
-        yield Part(source, stop - size, stop, False), Part(source, stop - size, stop, True)
+        part = Range(stop - size, stop, True)
+        yield Part(source, replace(part, inside=False)), Part(source, part)
+
+
+def dealt_rows(n_rows: int, count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The numbers of the rows that ``dealt_folds`` yields."""
+    for hand in range(count):
+        parts = Dealt(count, hand, False), Dealt(count, hand, True)
+        train, test = (part.numbers(np.arange(part.count(n_rows))) for part in parts)
+        yield train, test
+
+
+def dealt_folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
+    """Yield (training rows, test rows) for ``count`` folds of rows that are dealt at random."""
+    for hand in range(count):
+        yield Part(source, Dealt(count, hand, False)), Part(source, Dealt(count, hand, True))
 
 
 class Mapped(Source):

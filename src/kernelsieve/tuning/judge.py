@@ -24,7 +24,9 @@ from sklearn.model_selection import (
 from kernelsieve._random import stream
 from kernelsieve._validation import check_count
 from kernelsieve.sources.base import ArraySource, Source
-from kernelsieve.sources.views import folds
+from kernelsieve.sources.views import dealt_folds, dealt_rows, folds
+
+FOLDS = 5  # of a map that looks at the target, where leave-one-out has no closed form
 
 
 class Split(NamedTuple):
@@ -178,17 +180,29 @@ def source_folds(rows: Source, cv: Any) -> Iterator[tuple[Source, Source]]:
     Parameters
     ----------
     rows : Source
-    cv : int or splitter
-        Of a source that is not in memory a number of folds, which are consecutive rows.
+    cv : int, splitter or None
+        Of a source that is not in memory a number of folds, which are consecutive rows. None is 5
+        folds of rows that are dealt at random, since rows often come sorted.
 
     Yields
     ------
     tuple of Source
     """
+    n = rows.shape[0]
+    if cv is None:
+        if n < FOLDS:
+            raise ValueError(
+                f"n_samples = {n}: a map that looks at the target is judged by {FOLDS} folds, "
+                "which need as many rows; pass cv=, or target_share=0"
+            )
+        if not rows.resident:
+            yield from dealt_folds(rows, FOLDS)
+            return
+        cv = list(dealt_rows(n, FOLDS))
     if not rows.resident:
         yield from folds(rows, check_count(cv, "cv", "of a source it is a number of folds"))
         return
-    block = rows.take(np.arange(rows.shape[0]))
+    block = rows.take(np.arange(n))
     for train, test in check_cv(cv).split(block.X, block.y):
         choose, judge = block.take(train), block.take(test)
         yield (

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import KFold
 
 from kernelsieve._progress import track
 from kernelsieve._random import stream
@@ -20,8 +19,6 @@ from kernelsieve.linalg.normal_equations import Centred, NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source
 from kernelsieve.tuning.judge import source_folds
-
-FOLDS = 5  # of a map that looks at the target, where leave-one-out has no closed form
 
 # Fits a map to rows; also gives the normal equations of the targets on its features.
 Fit = Callable[[FeatureMap, Source], tuple[FeatureMap, NormalEquations]]
@@ -166,7 +163,7 @@ def search(
             sums = total(_LeaveOneOut(path, fit_intercept), rows)
         else:
             sums = np.zeros(len(alphas) + 1)
-            for train, test in source_folds(rows, _folds(rows) if cv is None else cv):
+            for train, test in source_folds(rows, cv):
                 sums += total(_HeldOut(path_of(clone(fresh), train)), test)
         found.append(sums[:-1] / sums[-1])
     return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
@@ -229,11 +226,6 @@ def choose_gamma_alpha(
     ]
     rmse = np.mean([draw.rmse for draw in draws], axis=0)
     return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
-
-
-def _folds(rows: Source) -> Any:
-    """Folds in place of leave-one-out: of rows drawn at random, since rows often come sorted."""
-    return KFold(FOLDS, shuffle=True, random_state=0) if rows.resident else FOLDS
 
 
 def looks_at_target(features: FeatureMap) -> bool:
