@@ -96,8 +96,8 @@ class LearnOptions:
     landmarks: int = 2000
     left_out_rows: int = 1200
     apart_rows: int = 1000
-    known_rows: int = 1250
-    final_rows: int = 1800
+    known_rows: int = 1500
+    final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
     full_work: float = 1e10
