@@ -123,7 +123,7 @@ def test_points_are_scaled_and_warped():
 
 
 def test_sparse_rows():
-    X = sp.random_array((40, 9), density=0.3, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((40, 9), density=0.3, random_state=0, format="csr")
     for family in ("gaussian", "laplacian"):
         kernel = Product(np.linspace(0, 2, 9), family)
         np.testing.assert_allclose(kernel(X), kernel(X.toarray()), rtol=1e-7, atol=1e-9)

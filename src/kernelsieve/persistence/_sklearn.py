@@ -165,8 +165,11 @@ class ColumnsStep:
         """The steps, fitted if the whole is, with their columns."""
         is_ready = is_fitted(estimator)
         steps = estimator.transformers_ if is_ready else estimator.transformers
-        parts = [[name, step, _columns(columns)] for name, step, columns in steps]
-        kept = [part for part in parts if part[0] != "remainder"] if is_ready else parts
+        kept = [
+            [name, step, _columns(columns)]
+            for name, step, columns in steps
+            if not (is_ready and name == "remainder")
+        ]
         if not isinstance(estimator.remainder, str):
             wrong("remainder", "is an estimator: a file holds 'drop' and 'passthrough' only")
         return {
