@@ -104,7 +104,8 @@ class SetApart(RidgeErrors):
             shifted = gram.copy()
             shifted.flat[:: len(gram) + 1] += alpha / self.weights[~self.outside]
             lower, _ = regularised_cholesky(shifted, 0.0)
-            dual = cho_solve((lower, True), self.y[~self.outside], check_finite=False)
+            # As an upper factor it is in Fortran's order, and is not copied.
+            dual = cho_solve((lower.T, False), self.y[~self.outside], check_finite=False)
             residuals: Array = self.y[self.outside] - cross @ dual
             return residuals
 
