@@ -260,6 +260,36 @@ def test_a_time_limit_returns_what_there_is(by_gradients):
     assert np.isfinite(model.predict(X)).all()
 
 
+def test_a_time_limit_returns_the_best_iterate_if_coarse_products_are_useless(monkeypatch):
+    """The clock jumps after the first iteration, which made the residual larger."""
+    A, right = system()
+    noise = np.random.default_rng(0).normal(size=A.shape)
+    clock = iter([0.0, 0.0])
+    monkeypatch.setattr("kernelsieve.linalg.solvers.time.monotonic", lambda: next(clock, 2.0))
+    solution = conjugate_gradients(
+        lambda V: A @ V,
+        right,
+        np.copy,
+        1e-8,
+        5000,
+        coarse=lambda V: (A - noise @ noise.T) @ V,
+        deadline=1.0,
+    )
+    rest = right - A @ solution.values
+    actual = (np.linalg.norm(rest, axis=0) / np.linalg.norm(right, axis=0)).max()
+    assert actual == pytest.approx(solution.residual)
+    assert actual <= 1.0
+
+
+def test_a_bar_shows_the_residual_and_the_expected_end(by_gradients, capsys):
+    X = rows(300)
+    features = NystromFeatures(30, kernel=MIXED, landmarks="rpcholesky", random_state=0)
+    KernelRidge(features, alpha=1e-2, refine=True, verbose=1).fit(X, np.sin(X[:, 0]))
+    shown = capsys.readouterr().out
+    assert "conjugate gradients" in shown
+    assert "residual" in shown
+
+
 @pytest.mark.parametrize("smooth", [True, False])
 def test_auto_refines_where_it_pays(smooth, by_gradients):
     """A wiggly function without noise needs more than 20 features; noise does not."""
@@ -309,6 +339,32 @@ def test_coefficients_are_narrow_where_that_is_harmless(by_gradients, tmp_path):
     save(narrow, tmp_path / "model.ks")
     again = load(tmp_path / "model.ks")
     np.testing.assert_array_equal(again.predict(X), narrow.predict(X))
+
+
+@pytest.mark.parametrize("kernel", [MIXED, Polynomial(3, gamma=0.1)])
+@pytest.mark.parametrize("error", [1e-3, 0.1, 1e9])
+def test_pruning_keeps_its_bound(kernel, error, tmp_path):
+    """Of two outputs; the bound is in units of sqrt(k(x, x))."""
+    X, new = rows(400), rows(200, seed=5)
+    Y, weights = several_targets(X)
+    model = KernelRidge(NystromFeatures(50, kernel=kernel, random_state=0), refine=True)
+    before = model.fit(X, Y, weights).predict(new)
+    small = model.pruned(error)
+    assert len(small.dual_coef_) == len(small.X_fit_) < 400
+    change = np.abs(small.predict(new) - before) / np.sqrt(kernel.diag(new))[:, None]
+    assert change.max() <= error * (1 + 1e-9)
+    np.testing.assert_array_equal(model.predict(new), before)
+    save(small, tmp_path / "model.ks")
+    np.testing.assert_array_equal(load(tmp_path / "model.ks").predict(new), small.predict(new))
+
+
+def test_pruning_needs_coefficients_of_rows():
+    X = rows(50)
+    model = KernelRidge(FourierFeatures(20, random_state=0)).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="fit refine=True"):
+        model.pruned(0.1)
+    with pytest.raises(ValueError, match="error=0"):
+        model.pruned(0)
 
 
 # --- the learned default -------------------------------------------------------------------------
