@@ -291,7 +291,7 @@ class _HeldOut:
         return self._summed(block.y[:, None] - self.path.predict(coordinates), block)
 
     def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
-        share = np.ones(len(block)) if block.weights is None else block.weights
+        share = block.weights_or_ones
         total = np.einsum("r,rao->a", share, residuals**2)
         return np.append(total, share.sum() * residuals.shape[2])
 
