@@ -108,9 +108,9 @@ def descend(
 ) -> tuple[Solution, Array]:
     """Solve A x = b for several right hand sides until every relative residual is below ``tol``.
 
-    Returns the iterate with the lowest energy x^T A x / 2 - b^T x of each system, and its residuals
-    b - A x. Residuals are updated; what rounding may have added to them is counted in
-    ``Solution.residual``. Where it matters beside ``tol``, they are computed anew by ``apply``.
+    Returns the iterate with the lowest energy x^T A x / 2 - b^T x since the start of each system,
+    and its residuals b - A x. Residuals are updated; what rounding may have added to them is counted
+    in ``Solution.residual``. Where it matters beside ``tol``, ``apply`` computes them anew.
 
     Parameters
     ----------
@@ -198,10 +198,13 @@ class _Descent:
         self._rest()
 
     def _begin(self, A: Columns, start: Array) -> None:
-        """Take a guess for the systems where its energy is lower than that of zero."""
+        """Take a guess for the systems where its residual is smaller than that of zero.
+
+        The energy does not tell: that of a good ridge on landmarks may be above that of zero.
+        """
         used = np.flatnonzero(start.any(axis=1))
         rest = self.right - A.product(used, start[used])
-        better = self._energies(start, rest) < 0.0
+        better = np.linalg.norm(rest, axis=0) < np.linalg.norm(self.right, axis=0)
         self.best[:, better], self.best_rest[:, better] = start[:, better], rest[:, better]
         self._add_drift(self.best[used])
 
