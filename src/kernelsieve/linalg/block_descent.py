@@ -109,8 +109,8 @@ def descend(
     """Solve A x = b for several right hand sides until every relative residual is below ``tol``.
 
     Returns the iterate with the lowest energy x^T A x / 2 - b^T x since the start of each system,
-    and its residuals b - A x. Residuals are updated; what rounding may have added to them is counted
-    in ``Solution.residual``. Where it matters beside ``tol``, ``apply`` computes them anew.
+    and its residuals b - A x. Residuals are updated; what rounding may have added to them is
+    counted in ``Solution.residual``. Where it matters beside ``tol``, ``apply`` computes them anew.
 
     Parameters
     ----------
