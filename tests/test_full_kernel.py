@@ -21,7 +21,21 @@ from kernelsieve import (
     load,
     save,
 )
-from kernelsieve.kernels import Gaussian, Laplacian, Matern, Polynomial, Product, Warp
+from kernelsieve.kernels import (
+    ArcCosine,
+    DotProduct,
+    Exponential,
+    Gaussian,
+    InversePolynomial,
+    Laplacian,
+    Matern,
+    NeuralTangent,
+    Pairwise,
+    Polynomial,
+    Product,
+    Warp,
+    Zonal,
+)
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import _refinement
@@ -41,6 +55,17 @@ KERNELS = {
     "many columns of one family": Product(np.linspace(0.1, 0.4, 7), "laplacian"),
     "warps": Product(0.3, "matern52", [Warp("log", 0.1, 2.0)] * 7),
     "no column": Product(0.0),
+}
+# And those that have no fused products.
+ALL_KERNELS = KERNELS | {
+    "polynomial": Polynomial(3, gamma=0.1, coef0=1.0),
+    "exponential": Exponential(0.1),
+    "inverse polynomial": InversePolynomial(60.0),
+    "dot product": DotProduct([1.0, 0.5, 0.2]),
+    "scikit-learn's": Pairwise("cosine"),
+    "arc cosine": ArcCosine(1),
+    "neural tangent": NeuralTangent(2),
+    "zonal": Zonal([0.5, 0.0, 1.0, 0.25], power=0.5),
 }
 
 
@@ -158,20 +183,55 @@ def dense_ridge(kernel, X, Y, weights, alpha, new):
     return kernel(new, X) @ solution[:-1] + solution[-1]
 
 
-@pytest.mark.parametrize("name", ["Gaussian", "Laplacian", "Matern 5/2", "product", "warps"])
+def several_targets(X: np.ndarray, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Two outputs, and weights."""
+    rng = np.random.default_rng(2)
+    Y = np.column_stack([np.sin(X[:, 0]) + X[:, 2], 5.0 + X[:, 1] ** 2])
+    weights = rng.uniform(0.5, 2.0, len(X))
+    return Y + noise * rng.normal(size=Y.shape), weights
+
+
+def refined_ridge(kernel, size: int, alpha: float, **options) -> KernelRidge:
+    features = NystromFeatures(size, kernel=kernel, random_state=0)
+    return KernelRidge(features, alpha=alpha, refine=True, tol=1e-9, random_state=0, **options)
+
+
+@pytest.mark.parametrize("name", ALL_KERNELS)
 def test_refinement_is_the_dense_solution(name, by_gradients):
     """With weights and two outputs; alpha is small enough for float32 to need corrections."""
-    X, new, kernel = rows(500), rows(60, seed=5), KERNELS[name]
-    Y = np.column_stack([np.sin(X[:, 0]) + X[:, 2], 5.0 + X[:, 1] ** 2])
-    weights = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
-    features = FourierFeatures(50, gamma=0.2, random_state=0)
-    if name != "Gaussian":
-        features = NystromFeatures(50, kernel=kernel, random_state=0)
-    model = KernelRidge(features, alpha=1e-3, refine=True, tol=1e-9, random_state=0)
-    model.fit(X, Y, weights)
-    expected = dense_ridge(model.features_.kernel_, X, Y, weights, 1e-3, new)
+    X, new, kernel = rows(400), rows(60, seed=5), ALL_KERNELS[name]
+    Y, weights = several_targets(X)
+    alpha = 1e-3 * float(np.mean(kernel.diag(X)))
+    model = refined_ridge(kernel, 50, alpha).fit(X, Y, weights)
+    expected = dense_ridge(model.features_.kernel_, X, Y, weights, alpha, new)
     assert model.residual_ <= 1e-9
     np.testing.assert_allclose(model.predict(new), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL_KERNELS)
+def test_refinement_of_5000_rows_is_the_dense_solution(name, by_gradients):
+    X, new, kernel = rows(5000), rows(200, seed=5), ALL_KERNELS[name]
+    Y, weights = several_targets(X, noise=0.1)
+    alpha = 1e-2 * float(np.mean(kernel.diag(X)))
+    model = refined_ridge(kernel, 500, alpha).fit(X, Y, weights)
+    expected = dense_ridge(model.features_.kernel_, X, Y, weights, alpha, new)
+    assert model.residual_ <= 1e-9
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Gaussian", "product", "neural tangent"])
+def test_threads_change_no_bit_of_a_refined_ridge(name, by_gradients):
+    """Of the solution with weights and two outputs, and of predictions."""
+    X, new = rows(700), rows(300, seed=5)
+    Y, weights = several_targets(X)
+    alpha = 1e-2 * float(np.mean(ALL_KERNELS[name].diag(X)))
+    one, three = (
+        refined_ridge(ALL_KERNELS[name], 40, alpha, n_jobs=jobs).fit(X, Y, weights)
+        for jobs in (1, 3)
+    )
+    np.testing.assert_array_equal(one.dual_coef_, three.dual_coef_)
+    np.testing.assert_array_equal(one.predict(new), three.predict(new))
 
 
 def test_landmarks_precondition_where_they_do_better(by_gradients):
@@ -198,6 +258,36 @@ def test_a_time_limit_returns_what_there_is(by_gradients):
     assert time.monotonic() - began < 20.0
     assert 1e-14 < model.residual_ <= 1.5
     assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_time_limit_returns_the_best_iterate_if_coarse_products_are_useless(monkeypatch):
+    """The clock jumps after the first iteration, which made the residual larger."""
+    A, right = system()
+    noise = np.random.default_rng(0).normal(size=A.shape)
+    clock = iter([0.0, 0.0])
+    monkeypatch.setattr("kernelsieve.linalg.solvers.time.monotonic", lambda: next(clock, 2.0))
+    solution = conjugate_gradients(
+        lambda V: A @ V,
+        right,
+        np.copy,
+        1e-8,
+        5000,
+        coarse=lambda V: (A - noise @ noise.T) @ V,
+        deadline=1.0,
+    )
+    rest = right - A @ solution.values
+    actual = (np.linalg.norm(rest, axis=0) / np.linalg.norm(right, axis=0)).max()
+    assert actual == pytest.approx(solution.residual)
+    assert actual <= 1.0
+
+
+def test_a_bar_shows_the_residual_and_the_expected_end(by_gradients, capsys):
+    X = rows(300)
+    features = NystromFeatures(30, kernel=MIXED, landmarks="rpcholesky", random_state=0)
+    KernelRidge(features, alpha=1e-2, refine=True, verbose=1).fit(X, np.sin(X[:, 0]))
+    shown = capsys.readouterr().out
+    assert "conjugate gradients" in shown
+    assert "residual" in shown
 
 
 @pytest.mark.parametrize("smooth", [True, False])
@@ -249,6 +339,33 @@ def test_coefficients_are_narrow_where_that_is_harmless(by_gradients, tmp_path):
     save(narrow, tmp_path / "model.ks")
     again = load(tmp_path / "model.ks")
     np.testing.assert_array_equal(again.predict(X), narrow.predict(X))
+
+
+@pytest.mark.parametrize("kernel", [MIXED, Polynomial(3, gamma=0.1)])
+@pytest.mark.parametrize("error", [1e-3, 0.1, 1e9])
+def test_pruning_keeps_its_bound(kernel, error, tmp_path):
+    """Of two outputs; the bound is in units of sqrt(k(x, x))."""
+    X, new = rows(400), rows(200, seed=5)
+    Y, weights = several_targets(X)
+    model = KernelRidge(NystromFeatures(50, kernel=kernel, random_state=0), refine=True)
+    before = model.fit(X, Y, weights).predict(new)
+    small = model.pruned(error)
+    assert len(small.dual_coef_) == len(small.X_fit_)
+    assert len(small.dual_coef_) < 400 or error < 0.1
+    change = np.abs(small.predict(new) - before) / np.sqrt(kernel.diag(new))[:, None]
+    assert change.max() <= error * (1 + 1e-9)
+    np.testing.assert_array_equal(model.predict(new), before)
+    save(small, tmp_path / "model.ks")
+    np.testing.assert_array_equal(load(tmp_path / "model.ks").predict(new), small.predict(new))
+
+
+def test_pruning_needs_coefficients_of_rows():
+    X = rows(50)
+    model = KernelRidge(FourierFeatures(20, random_state=0)).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="fit refine=True"):
+        model.pruned(0.1)
+    with pytest.raises(ValueError, match="error=0"):
+        model.pruned(0)
 
 
 # --- the learned default -------------------------------------------------------------------------

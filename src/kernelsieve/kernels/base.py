@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,6 @@ from kernelsieve.sources.summaries import squared_norms
 MAX_DEGREE = 256
 TILE_ROWS = 256
 TILE_COLUMNS = 1024  # 256 x 1024 floats stay in the second-level cache
-Tiles = Callable[[slice, slice, NDArray[Any]], None]  # writes k(X[rows], Y[columns]) into an array
 FEATURES = "use fewer rows, or a feature map, which never forms this matrix"
 # Norms are rounded up to this fraction of an octave before tails are summed: a mergeable summary
 # of any number of rows, at the price of at most one degree too many.
@@ -115,6 +114,31 @@ class Series(Persistent):
         for w in range(self.degree, -1, -1):  # small terms first
             gram += np.outer(left_scale[:, w], right_scale[:, w]) * cosine**w
         return gram
+
+
+class Tiles(Protocol):
+    """Tiles of the kernel matrix of X and Y."""
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        """Write k(X[rows], Y[columns]) into a contiguous array."""
+
+    def take(self, columns: NDArray[np.int64]) -> Tiles:
+        """The tiles of X and some rows of Y; X is shared."""
+
+
+@dataclass(frozen=True)
+class GramTiles:
+    """Tiles of any kernel, each from the Gram matrix of its rows."""
+
+    kernel: Kernel
+    X: Any
+    Y: Any
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        out[...] = self.kernel.between(self.X[rows], self.Y[columns], 1)
+
+    def take(self, columns: NDArray[np.int64]) -> GramTiles:
+        return GramTiles(self.kernel, self.X, self.Y[columns])
 
 
 class SeriesTooLongError(ValueError):
@@ -260,16 +284,10 @@ class Kernel(Persistent, ABC):
 
         Returns
         -------
-        callable
-            ``fill(rows, columns, out)`` writes k(X[rows], Y[columns]) into a contiguous ``out``.
+        Tiles
         """
         same, X = Y is X, X.astype(dtype, copy=False)
-        Y = X if same else Y.astype(dtype, copy=False)
-
-        def fill(rows: slice, columns: slice, out: NDArray[Any]) -> None:
-            out[...] = self.between(X[rows], Y[columns], 1)
-
-        return fill
+        return GramTiles(self, X, X if same else Y.astype(dtype, copy=False))
 
     @abstractmethod
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]: ...

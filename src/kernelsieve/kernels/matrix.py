@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,13 @@ class KernelMatrix:
         ):  # fmt: skip
             product[rows.start : rows.start + len(part)] += part
         return product * scale
+
+    def columns(self, numbers: NDArray[np.int64]) -> KernelMatrix:
+        """The same rows and some of the columns; what is stored of the rows is shared."""
+        some = copy.copy(self)
+        some.symmetric, some.shape = False, (self.shape[0], len(numbers))
+        some._tiles = self._tiles.take(numbers)
+        return some
 
     def _panel_rows(self) -> int:
         """Rows of a panel: enough panels for all threads, by the number of rows alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -61,7 +62,7 @@ class PointTiles:
     ) -> None:
         self.shape, self.dtype, self.function = (len(left), len(right)), np.dtype(dtype), function
         middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
-        self.chunks = []
+        self.chunks: list[tuple[Any, ...]] = []
         for columns, polynomial in _chunks(codes):
             own = left[:, columns] - middle[columns]
             other = own if right is left else right[:, columns] - middle[columns]
@@ -91,6 +92,16 @@ class PointTiles:
                 part *= factor
             if place:
                 out *= part
+
+    def take(self, columns: NDArray[np.int64]) -> PointTiles:
+        """The tiles of the same left points and some of the right ones."""
+        some = copy.copy(self)
+        some.shape = self.shape[0], len(columns)
+        some.chunks = [
+            (points, np.ascontiguousarray(lines[:, columns]), *rest)
+            for points, lines, *rest in self.chunks
+        ]
+        return some
 
 
 def scaled_tiles(

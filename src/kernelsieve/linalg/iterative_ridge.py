@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.block_descent import Limits, descend
+from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.linalg.operators import NystromSketch
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
 from kernelsieve.sources.base import Block, Source
@@ -141,7 +143,7 @@ def solve_by_gradients(
     gram = _CentredGram(blocks, feature_mean, weight)
     size = min(SKETCH_SIZE, gram.n_rows)
     test, _ = np.linalg.qr(rng.standard_normal((gram.n_rows, size)))
-    sketch = NystromSketch(gram, test)  # type: ignore[arg-type]
+    sketch = NystromSketch(gram, test)
     solution = conjugate_gradients(
         lambda V: gram @ V + alpha * V,
         moment,
@@ -222,6 +224,109 @@ def solve_exact(
     return _with_intercept(solution, roots, rows, fit_intercept)
 
 
+class Selects(Protocol):
+    """A square matrix of which some columns can be had."""
+
+    dtype: np.dtype[Any]
+
+    def columns(self, numbers: NDArray[np.int64]) -> Multiplies:
+        """The matrix of these columns."""
+
+
+@dataclass(frozen=True)
+class _RidgeColumns:
+    """Columns of S K S + alpha I; ``kernel_square`` gives K of some rows in float64."""
+
+    K: Selects
+    kernel_square: Callable[[NDArray[np.int64]], Array]
+    roots: Array
+    alpha: float
+
+    def product(self, block: NDArray[np.int64], V: Array) -> Array:
+        image = self.roots * (self.K.columns(block) @ (self.roots[block] * V))
+        image[block] += self.alpha * V
+        return image
+
+    def square(self, block: NDArray[np.int64]) -> Array:
+        return self.roots[block] * self.kernel_square(block) * self.roots[block].T
+
+    @property
+    def rounding(self) -> float:
+        return float(np.finfo(self.K.dtype).eps) / 2
+
+
+def solve_exact_by_blocks(
+    K: Selects,
+    kernel_square: Callable[[NDArray[np.int64]], Array],
+    rows: Block,
+    alpha: float,
+    fit_intercept: bool,
+    size: int,
+    rng: np.random.Generator,
+    limits: Limits,
+    exact: Callable[[], Multiplies],
+    start: Array | None = None,
+) -> tuple[Solution, Array]:
+    """The exact kernel ridge by block coordinate descent, where a pass over K takes too long.
+
+    Returns the same as ``solve_exact``.
+
+    Parameters
+    ----------
+    K : matrix
+        The kernel matrix, in float32 if that is exact enough beside alpha.
+    kernel_square : callable
+        From row numbers to the kernel matrix of these rows in float64.
+    rows : Block
+    alpha : float
+    fit_intercept : bool
+    size, rng, limits
+        See `descend`.
+    exact : callable
+        Makes K in float64; only called where rounding matters beside ``limits.tol``.
+    start : ndarray of shape (n, m) or (n, m + 1), optional
+        Dual coefficients of y to begin with, and of a constant.
+    """
+    roots, right = _weighted_targets(rows, fit_intercept)
+    A = _RidgeColumns(K, kernel_square, roots, alpha)
+    guess = None if start is None else _guess(start, roots, right.shape)
+
+    def apply(V: Array) -> Array:
+        return roots * (exact() @ (roots * V)) + alpha * V
+
+    solution, rest = descend(A, right, apply, size, rng, limits, guess)
+    return _with_intercept(solution, roots, rows, fit_intercept, rest)
+
+
+def landmark_guess(
+    blocks: FeatureBlocks,
+    whitening: NDArray[Any],
+    numbers: NDArray[np.int64],
+    alpha: float,
+    fit_intercept: bool,
+) -> Array:
+    """Dual coefficients of the ridge on landmarks, for y and for a constant: zero elsewhere.
+
+    Parameters
+    ----------
+    blocks : FeatureBlocks
+        Features k(rows, landmarks) T, with the targets.
+    whitening : ndarray of shape (n_landmarks, s)
+        T.
+    numbers : ndarray of shape (n_landmarks,)
+        Which rows the landmarks are.
+    """
+
+    def equations(Z: Any, block: Block) -> NormalEquations:
+        ones = np.ones((len(block), int(fit_intercept)))
+        return NormalEquations.of_block(Z, np.column_stack([block.y, ones]), block.weights)
+
+    found = solve_ridge(blocks.reduce(equations), alpha, False)
+    guess = np.zeros((blocks.rows.shape[0], found.coefficients.shape[1]))
+    guess[numbers] = whitening.astype(np.float64) @ found.coefficients
+    return guess
+
+
 def _guess(dual: Array, roots: Array, shape: tuple[int, ...]) -> Array:
     """Dual coefficients as u; what the intercept adds to them is left to the iterations."""
     guess = np.zeros(shape)
@@ -253,16 +358,23 @@ def _weighted_targets(rows: Block, fit_intercept: bool) -> tuple[Array, Array]:
 
 
 def _with_intercept(
-    solution: Solution, roots: Array, rows: Block, fit_intercept: bool
+    solution: Solution, roots: Array, rows: Block, fit_intercept: bool, rest: Array | None = None
 ) -> tuple[Solution, Array]:
-    """Dual coefficients and intercepts from the solutions for y and for a constant."""
+    """Dual coefficients and intercepts from the solutions for y and for a constant.
+
+    ``rest`` is what is unsolved of both. With it the errors of the intercepts are products of those
+    of the two solutions.
+    """
     u = roots * solution.values
     if not fit_intercept:
         return Solution(u, solution.iterations, solution.residual), np.zeros(rows.y.shape[1])
     # The dual coefficients of an unpenalised intercept sum to zero.
-    total = float(u[:, -1].sum())
+    sums = u.sum(axis=0)
+    if rest is not None:
+        sums = sums + solution.values[:, -1] @ rest
+    total = float(sums[-1])
     if total > 0:
-        intercepts = u[:, :-1].sum(axis=0) / total
+        intercepts = sums[:-1] / total
     else:  # alpha is lost in the rounding of K: no step was possible, as the warning says
         intercepts = np.average(rows.y, axis=0, weights=rows.weights)
     dual = u[:, :-1] - np.outer(u[:, -1], intercepts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -62,10 +62,19 @@ def diagonal(kernel: KernelFunction, X: Any) -> Array:
     return np.concatenate([evaluate(kernel, X[rows], X[rows]).diagonal() for rows in small])
 
 
+class Square(Protocol):
+    """A square matrix that is known by its size and its products."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    def __matmul__(self, V: Array, /) -> Array: ...
+
+
 class NystromSketch:
     """Low-rank U diag(l) U^T <= K from one pass over K with an orthonormal test matrix."""
 
-    def __init__(self, K: GramOperator, test: Array) -> None:
+    def __init__(self, K: Square, test: Array) -> None:
         self.test = test
         self.image = K @ test
         core = test.T @ self.image

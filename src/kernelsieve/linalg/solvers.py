@@ -200,6 +200,8 @@ def conjugate_gradients(
             return Solution(values + step.values, iterations, size)
         tried = values + step.values
         if late():
+            if lost and size > before:  # coarse iterations went astray
+                return Solution(values, iterations, before)
             return Solution(tried, iterations, size + drift)
         residual_now = right - apply(tried)
         size = relative(residual_now)

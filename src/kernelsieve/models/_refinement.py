@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._random import keyed_rows
+from kernelsieve._progress import converging
+from kernelsieve._random import keyed_rows, stream
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import FeatureMap, NystromFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
-from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_exact, solve_exact_at_once
+from kernelsieve.linalg.block_descent import Limits, block_size
+from kernelsieve.linalg.iterative_ridge import (
+    FeatureBlocks,
+    landmark_guess,
+    solve_exact,
+    solve_exact_at_once,
+    solve_exact_by_blocks,
+)
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.sources.base import ArraySource, Block
 
@@ -28,6 +37,9 @@ SAFE_ALPHA = 8.0
 # `product_work` up to which refine="auto" tries the kernel: about a second on one core.
 MOST_WORK = 1e10
 SOLVE_WORK, ITERATIONS = 6e10, (4, 40)  # of one solve in the learned default
+# Products with K in the time that is left; block descent is the better one with fewer. And columns
+# of K whose product tells how long they take.
+FEWEST_PASSES, TIMED_COLUMNS = 16, 256
 FLOAT64_COST = 3.0  # of a product in float64, in products in float32
 JUDGES = 2000  # rows at which the features are compared with the kernel
 # Residuals at which predictions hardly change any more: relative to the error of the features, in
@@ -78,8 +90,8 @@ class FullKernel:
         Rows whose features a thread holds at a time.
     seed : int
     n_jobs : int or None
-    report : callable
-        Gets the number of each iteration, and the residual.
+    verbose : int
+        1 shows the residual and the expected end.
     """
 
     kernel: Kernel
@@ -89,7 +101,7 @@ class FullKernel:
     block_rows: int
     seed: int
     n_jobs: int | None
-    report: Callable[[int, float], None]
+    verbose: int
 
     def solve(self, rows: Block, stop: Stop, start: Array | None = None) -> tuple[Solution, Array]:
         """Dual coefficients of the rows, of shape (n, m), and intercepts.
@@ -101,25 +113,77 @@ class FullKernel:
             return solve_exact_at_once(
                 self.kernel, exact, self.alpha, self.fit_intercept, self.n_jobs
             )
-        source = ArraySource(exact.X, exact.y, exact.weights)
-        evaluate = self.preconditioner(rows)._transform_block
-        blocks = FeatureBlocks(evaluate, source, self.block_rows, self.n_jobs)
-        K = KernelMatrix(self.kernel, exact.X, dtype=np.float64, n_jobs=self.n_jobs)
-        coarse = None
-        if self._coarse(exact):
-            coarse = KernelMatrix(self.kernel, exact.X, n_jobs=self.n_jobs)
-        return solve_exact(
-            K,
-            blocks,
-            self.alpha,
-            self.fit_intercept,
-            stop.tol,
-            stop.max_iter,
-            self.report,
-            coarse=coarse,
-            start=start,
-            deadline=stop.deadline,
-        )
+        coarse = self._coarse(exact)
+        quick = self._matrix(exact, np.float32 if coarse else np.float64)
+        if _too_slow(quick, exact.y.shape[1] + 1, stop.deadline):
+            return self._solve_by_blocks(rows, exact, quick, stop, start)
+        blocks = self._blocks(self.preconditioner(rows), exact)
+        with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
+            return solve_exact(
+                self._matrix(exact, np.float64) if coarse else quick,
+                blocks,
+                self.alpha,
+                self.fit_intercept,
+                stop.tol,
+                stop.max_iter,
+                report,
+                coarse=quick if coarse else None,
+                start=start,
+                deadline=stop.deadline,
+            )
+
+    def _solve_by_blocks(
+        self, rows: Block, exact: Block, quick: KernelMatrix, stop: Stop, start: Array | None
+    ) -> tuple[Solution, Array]:
+        """Block coordinate descent, from the ridge on landmarks if there is no better guess."""
+        if start is None:
+            landmarks, numbers = self._landmarks_among(rows)
+            start = landmark_guess(
+                self._blocks(landmarks, exact),
+                landmarks.whitening_,
+                numbers,
+                self.alpha,
+                self.fit_intercept,
+            )
+
+        def square(numbers: NDArray[np.int64]) -> Array:
+            some = exact.X[numbers]
+            return self.kernel.between(some, some, self.n_jobs).astype(np.float64, copy=False)
+
+        n = len(rows)
+        entry_work = product_work(self.kernel, *exact.X.shape) / (n**2 / 2)
+        with converging("block descent", stop.tol, stop.deadline, self.verbose) as report:
+            return solve_exact_by_blocks(
+                quick,
+                square,
+                exact,
+                self.alpha,
+                self.fit_intercept,
+                block_size(n, entry_work),
+                stream(self.seed, "blocks"),
+                Limits(stop.tol, stop.max_iter, stop.deadline, report),
+                lambda: self._matrix(exact, np.float64),
+                start,
+            )
+
+    def _matrix(self, rows: Block, dtype: Any) -> KernelMatrix:
+        return KernelMatrix(self.kernel, rows.X, dtype=dtype, n_jobs=self.n_jobs)
+
+    def _blocks(self, features: FeatureMap, rows: Block) -> FeatureBlocks:
+        source = ArraySource(rows.X, rows.y, rows.weights)
+        return FeatureBlocks(features._transform_block, source, self.block_rows, self.n_jobs)
+
+    def _landmarks_among(self, rows: Block) -> tuple[NystromFeatures, NDArray[np.int64]]:
+        """The features if they are landmarks among these rows, else random ones; their numbers."""
+        features, n = self.features, len(rows)
+        if isinstance(features, NystromFeatures) and features.landmark_indices_ is not None:
+            numbers = features.landmark_indices_
+            if numbers.max() < n and _equal(rows.X[numbers], features.landmarks_):
+                return features, numbers
+        options: dict[str, Any] = {"random_state": self.seed, "n_jobs": self.n_jobs}
+        found = NystromFeatures(min(n, LANDMARKS), kernel=self.kernel, **options).fit(rows.X)
+        assert found.landmark_indices_ is not None  # they are rows
+        return found, found.landmark_indices_
 
     def _coarse(self, rows: Block) -> bool:
         """Whether K + alpha I keeps its meaning if K is rounded to float32."""
@@ -252,6 +316,28 @@ def pivots(kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None) -> Nystro
         random_state=seed,
         n_jobs=n_jobs,
     )
+
+
+def _too_slow(K: KernelMatrix, n_vectors: int, deadline: float) -> bool:
+    """Whether conjugate gradients would see too few products with K before a deadline."""
+    if not math.isfinite(deadline):
+        return False
+    n = K.shape[0]
+    size = min(n, TIMED_COLUMNS)
+    some, V = K.columns(np.arange(size)), np.ones((size, n_vectors))
+    times = []
+    for _ in range(2):  # the first one may compile
+        began = time.monotonic()
+        some @ V
+        times.append(time.monotonic() - began)
+    # A product with all of K computes each pair of rows once.
+    return FEWEST_PASSES * min(times) * n / size / 2 > deadline - time.monotonic()
+
+
+def _equal(some: Any, others: Any) -> bool:
+    """Whether rows, dense or sparse, are the same."""
+    different = some != others
+    return different.nnz == 0 if sp.issparse(different) else not bool(np.any(different))
 
 
 def _are_pivots(features: FeatureMap) -> bool:

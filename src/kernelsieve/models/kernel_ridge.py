@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 import time
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread
+from kernelsieve._progress import converging
 from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._state import (
     FLOAT64,
@@ -144,7 +146,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
     max_iter : int, default 500
         Maximum number of iterations of conjugate gradients.
     time_limit : float, optional
-        Seconds after which ``refine`` begins no iteration; ``residual_`` says how far it came.
+        Seconds after which ``refine`` begins no iteration; ``residual_`` says how far it came. If
+        fewer than 16 products with the kernel matrix fit into it, block coordinate descent takes
+        the place of conjugate gradients.
     block_rows : int, default None
         Rows whose features each thread holds at a time; None takes up to 4096.
     random_state : int, RandomState, Generator or None
@@ -153,7 +157,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
     n_jobs : int, default all cores
         Number of threads.
     verbose : int, default 0
-        1 shows progress.
+        1 shows progress: rows, or the residual of iterations, and the expected end.
 
     Attributes
     ----------
@@ -166,7 +170,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
     solver_ : str
         "cholesky", "dual" (an n x n system) or "cg".
     n_iter_ : int
-        Iterations of conjugate gradients; 1 for a direct solver.
+        Iterations of conjugate gradients, or sweeps of block coordinate descent; 1 for a direct
+        solver.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         Estimated variance of an observation around the regression function.
     dual_coef_ : ndarray of shape (n,) or (n, n_outputs)
@@ -176,7 +181,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
     X_fit_ : {ndarray, CSR} of shape (n, d)
         After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
     residual_ : float
-        After a fit with ``refine=True``: the largest relative residual of the linear systems.
+        After a fit with ``refine=True``: the largest relative residual of the linear systems; 0 for
+        a direct solver.
     local_ : LocalCorrection
         After a fit with ``refine="local"``: what is added to the predictions of the features.
     marginals_ : Marginals or None
@@ -457,8 +463,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         rng = stream(root_seed(self.random_state), "preconditioner")
         blocks = self._feature_blocks(rows)
         stop = self._stop()
-        options = (self.fit_intercept, stop.tol, stop.max_iter, rng, self._report)
-        solution, intercepts = solve_by_gradients(blocks, alpha, *options)
+        with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
+            options = (self.fit_intercept, stop.tol, stop.max_iter, rng, report)
+            solution, intercepts = solve_by_gradients(blocks, alpha, *options)
         self._set(self._converged(solution, stop), intercepts)
 
     def _refine(
@@ -557,7 +564,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             self._rows_per_block(n_rows),
             root_seed(self.random_state),
             self.n_jobs,
-            self._report,
+            self.verbose,
         )
 
     def _stop(self, began: float | None = None) -> Stop:
@@ -572,10 +579,6 @@ class KernelRidge(RegressorMixin, FeatureModel):
         size = self._rows_per_block(rows.shape[0])
         return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
 
-    def _report(self, iteration: int, residual: float) -> None:
-        if self.verbose:
-            print(f"iteration {iteration}: residual {residual:.2e}", flush=True)
-
     def _converged(self, solution: Solution, stop: Stop) -> NDArray[np.float64]:
         """The solution, with a warning if it did not converge."""
         self.n_iter_ = solution.iterations
@@ -584,7 +587,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             if time.monotonic() > stop.deadline:
                 what = f"raise time_limit={self.time_limit:g} or alpha"
             warnings.warn(
-                f"conjugate gradients stopped after {solution.iterations} iterations at a residual "
+                f"the solver stopped after {solution.iterations} iterations at a residual "
                 f"of {solution.residual:.2g}, above tol={stop.tol:g}: {what}",
                 ConvergenceWarning,
                 stacklevel=4,
@@ -680,6 +683,43 @@ class KernelRidge(RegressorMixin, FeatureModel):
             float(unseen.sum() / trace.sum()),
             len(trace),
         )
+
+    def pruned(self, error: float) -> Self:
+        """Leave out rows with small coefficients from a refined model, for quicker predictions.
+
+        Parameters
+        ----------
+        error : float
+            Predictions of every output change by at most this much, times sqrt(k(x, x)), which is 1
+            for the Gaussian, Laplacian, Matern and product kernels: the coefficients a_i of the
+            rows that are left out have sum |a_i| sqrt(k(x_i, x_i)) <= error.
+
+        Returns
+        -------
+        KernelRidge
+            A copy with fewer rows in ``X_fit_`` and ``dual_coef_``; this model is not changed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelsieve import KernelRidge, NystromFeatures
+        >>> X = np.linspace(0, 10, 500)[:, None]
+        >>> model = KernelRidge(NystromFeatures(50), alpha=0.1, refine=True).fit(X, np.sin(X[:, 0]))
+        >>> small = model.pruned(1e-3)
+        >>> len(small.dual_coef_) < 500
+        True
+        >>> bool(np.abs(small.predict(X) - model.predict(X)).max() <= 1e-3)
+        True
+        """
+        check_is_fitted(self)
+        why = "it is the largest change of a prediction"
+        error = check_positive(error, "error", why)
+        if not hasattr(self, "dual_coef_"):
+            raise ValueError("this model has no coefficients of rows to prune: fit refine=True")
+        smaller = copy.copy(self)
+        kept = _needed_rows(self.dual_coef_, self.features_.kernel_.diag(self.X_fit_), error)
+        smaller.X_fit_, smaller.dual_coef_ = self.X_fit_[kept], self.dual_coef_[kept]
+        return smaller
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
@@ -811,6 +851,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _needed_rows(dual: NDArray[Any], diagonal: NDArray[Any], error: float) -> NDArray[np.int64]:
+    """All rows but the smallest ones that add up to at most ``error`` in every output."""
+    roots = np.sqrt(diagonal.astype(np.float64))[:, None]
+    sizes = np.abs(dual.reshape(len(dual), -1).astype(np.float64)) * roots
+    order = np.argsort(sizes.max(axis=1), kind="stable")
+    sums = np.cumsum(sizes[order], axis=0).max(axis=1)
+    dropped = int(np.searchsorted(sums, error, side="right"))
+    return np.sort(order[min(dropped, len(order) - 1) :])  # a model has at least one row
 
 
 def unseen_part(kernel: Kernel, X: Any, Z: Any) -> NDArray[np.float64]:
