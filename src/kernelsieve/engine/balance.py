@@ -26,6 +26,8 @@ def heaviest_directions(
 ) -> NDArray[np.float64]:
     """About the first ``count`` eigenvectors of ``gram``, of shape (n, <= count)."""
     count = min(count, len(gram))
+    largest = np.abs(gram).max(initial=0.0)
+    gram = gram / largest if largest > 0 else gram  # squares of huge values would overflow
     block = rng.standard_normal((len(gram), min(len(gram), count + 8)))
     for _ in range(2):
         block = np.linalg.qr(gram @ block)[0]
@@ -87,6 +89,8 @@ def _balanced_sums(
     count: int,
 ) -> NDArray[np.float64]:
     """A column of ones and independent combinations of the heaviest products of two directions."""
+    largest = np.abs(directions).max(initial=0.0)
+    directions = directions / largest if largest > 0 else directions
     heaviness = keep @ np.square(directions)
     left, right = np.triu_indices(directions.shape[1])
     pairs = np.argsort(-heaviness[left] * heaviness[right], kind="stable")[:count]
