@@ -1,7 +1,7 @@
 """The default model, which learns its kernel, against trees and other kernels.
 
     python benchmarks/learned.py tables FOLDER    # test RMSE on tables with official splits
-    python benchmarks/learned.py maps FOLDER      # products against landmarks, s = 1,000
+    python benchmarks/learned.py exact FOLDER     # exact Gaussian processes, if GPyTorch is there
     python benchmarks/learned.py classes FOLDER   # log loss and accuracy
     python benchmarks/learned.py noise            # noise as target, noise columns
     python benchmarks/learned.py rules FOLDER     # likelihood against leave-one-out
@@ -124,35 +124,92 @@ def tables(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             found["reported"] = learned.best_rmse_
             found["kernel"] = str(learned.kernel_.families)
             found["relevances"] = np.sort(learned.relevances_)[::-1][:8].round(4).tolist()
-            landmarks = NystromFeatures(1000, kernel=learned.kernel_, random_state=split)
-            ridge = KernelRidgeCV(landmarks, alphas=ALPHAS).fit(X, y)
-            found["landmarks 1000"] = rmse(ridge, X_test, y_test)
+            found |= on_maps(learned.kernel_, split, X, y, X_test, y_test)
             best = min(found[tree] for tree in TREES if tree in found)
             yield {**key, **found, "log ratio": float(np.log(found["learned"] / best))}
 
 
-def maps(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Maps on one learned kernel, and what AutoFeatures takes."""
-    for name in args.tables or NUMERIC.split(","):
+def on_maps(
+    kernel: Any, seed: int, X: Any, y: Any, X_test: Any, y_test: Any
+) -> dict[str, float | str]:
+    """Test RMSE of 1,000 features of each kind for one kernel, and what AutoFeatures takes."""
+    found: dict[str, float | str] = {}
+    kinds = {
+        "adaptive 1000": AdaptiveFeatures,
+        "row norm 1000": RowNormFeatures,
+        "Nystrom 1000": NystromFeatures,
+        "auto 1000": AutoFeatures,
+    }
+    for method, kind in kinds.items():
+        features = kind(1000, kernel=kernel, random_state=seed)
+        model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
+        found[method] = rmse(model, X_test, y_test)
+        if kind is AutoFeatures:
+            found["reason"] = model.features_.reason_
+    return found
+
+
+def exact(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Exact Gaussian processes with one rate for each column, by gradients of the likelihood."""
+    import gpytorch
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    for name in args.tables or ["pumadyn32nm", "parkinsons"]:
         for split in range(args.splits):
-            key = {"what": "maps", "table": name, "split": split}
+            key = {"what": "exact", "table": name, "split": split}
             if args.done(key):
                 continue
-            X, y, X_test, y_test = table(args.folder, name, split, min(args.rows, 20_000))
-            kernel = KernelRidgeCV(random_state=split).fit(X, y).kernel_
+            X, y, X_test, y_test = table(args.folder, name, split, args.rows)
+            scaler, size = StandardScaler().fit(X), y.std()
+            rows, new = (torch.as_tensor(scaler.transform(part)) for part in (X, X_test))
             found: dict[str, Any] = {}
-            for method, kind in {
-                "adaptive": AdaptiveFeatures,
-                "row norm": RowNormFeatures,
-                "Nystrom": NystromFeatures,
-                "auto": AutoFeatures,
+            for family, base in {
+                "Gaussian": gpytorch.kernels.RBFKernel,
+                "Matern 5/2": gpytorch.kernels.MaternKernel,
             }.items():
-                features = kind(1000, kernel=kernel, random_state=split)
-                model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
-                found[method] = rmse(model, X_test, y_test)
-                if method == "auto":
-                    found["reason"] = model.features_.reason_
+                began = time.perf_counter()
+                target = torch.as_tensor((y - y.mean()) / size)
+                process = exact_process(gpytorch, base, rows, target)
+                maximise(gpytorch, torch, process, target, args.steps)
+                with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
+                    mean = process.eval()(new).mean.numpy() * size + y.mean()
+                found[family] = float(np.sqrt(np.mean((mean - y_test) ** 2)))
+                found[f"{family} s"] = time.perf_counter() - began
             yield {**key, **found}
+
+
+def exact_process(gpytorch: Any, base: Any, rows: Any, target: Any) -> Any:
+    """A process with one length for each column, wide at first."""
+    d = rows.shape[1]
+
+    class Process(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(rows, target, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(base(ard_num_dims=d))
+            self.covar_module.base_kernel.lengthscale = np.sqrt(d)
+            self.likelihood.noise = 0.1
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    return Process()
+
+
+def maximise(gpytorch: Any, torch: Any, process: Any, target: Any, steps: int) -> None:
+    """Steps of Adam on the exact marginal likelihood."""
+    process.train()
+    likelihood = gpytorch.mlls.ExactMarginalLogLikelihood(process.likelihood, process)
+    optimiser = torch.optim.Adam(process.parameters(), lr=0.1)
+    with gpytorch.settings.fast_computations(False, False, False):
+        for _ in range(steps):
+            optimiser.zero_grad()
+            loss = -likelihood(process(*process.train_inputs), target)
+            loss.backward()
+            optimiser.step()
 
 
 def classified(folder: Path, name: str, seed: int) -> tuple[Any, Any]:
@@ -286,11 +343,12 @@ def times(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Print a line for every result, and store it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["tables", "maps", "classes", "noise", "rules", "times"])
+    parser.add_argument("what", choices=["tables", "exact", "classes", "noise", "rules", "times"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--tables", type=lambda text: text.split(","), default=None)
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--rows", type=int, default=600_000)
+    parser.add_argument("--steps", type=int, default=60, help="of Adam, for exact processes")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned.jsonl"))
     args = parser.parse_args()
     warnings.simplefilter("ignore")

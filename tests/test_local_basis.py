@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import oracles
 import pytest
 
+from kernelsieve import AdaptiveFeatures
 from kernelsieve._native.local import descend, tent, wander
+from kernelsieve.kernels import Product
 from kernelsieve.products.cells import (
     FINEST_LEVEL,
     MOST_CELLS,
@@ -366,3 +369,13 @@ def test_families_are_those_of_the_product_kernel() -> None:
     t = np.linspace(0.0, 3.0, 7)
     for name, family in FAMILIES.items():
         np.testing.assert_allclose(family.kernel(t), kernel(name, t, np.zeros(1))[:, 0])
+
+
+def test_chances_that_vanish_are_no_warning():
+    """Products of a hundred narrow columns have chances whose inverse overflows."""
+    X = 1e3 * np.random.default_rng(2).normal(size=(400, 100))
+    kernel = Product(np.full(100, 10.0), "laplacian")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        features = AdaptiveFeatures(50, kernel=kernel, random_state=2).fit(X)
+    assert np.isfinite(features.transform(X)).all()

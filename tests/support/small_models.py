@@ -289,7 +289,7 @@ MODELS: dict[str, Build] = {
         y=lambda X: np.stack([target(X), 2.0 * target(X)], axis=1),
     ),
     "ridge, continued": _continued,
-    "ridge, auto": lambda: _fit(KernelRidge(AutoFeatures(12, random_state=0)), y=target),
+    "ridge, auto": lambda: _fit(KernelRidge(AutoFeatures(12, gamma=0.2, random_state=0)), y=target),
     "ridge cv": lambda: _fit(
         KernelRidgeCV(RowNormFeatures(12, random_state=0), alphas=[0.1, 1.0]), y=target
     ),

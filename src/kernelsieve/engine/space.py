@@ -171,7 +171,7 @@ class Space(ABC):
         probabilities = proposal.probabilities(features, n_jobs)
         inclusion = inclusion_probabilities(probabilities, tau)
         inclusion[self.degrees(features.multisets) < lowest] = 1.0
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):  # 1 / a chance that vanishes
             return self.without_vanished(features, 1.0 / inclusion, probabilities)
 
     def degrees(self, multisets: Multisets) -> NDArray[np.int64]:

@@ -21,13 +21,15 @@ from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.kernels import Gaussian, Kernel, Product, SeriesKernel, resolve_kernel
 from kernelsieve.kernels.base import SeriesTooLongError
-from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.operators import dense
+from kernelsieve.linalg.ridge_path import RidgePath
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
 TRIAL_ROWS = 6000
 TRIAL_COMPONENTS = 1000
-TRIAL_ALPHAS = 4.0 ** np.arange(-3, 4)  # of the ridge, which suits no two maps the same
+TRIAL_ALPHAS = np.logspace(-6.3, 1.8, 10)  # of the ridge, which suits no two maps the same
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
 TIE = 0.005
@@ -211,7 +213,8 @@ class AutoFeatures(FeatureMap):
         """The name of the best map on a subsample, and why."""
         rows = X.take(keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto"))
         targets = np.empty((len(rows), 0)) if summary is None else summary.columns(rows.y)
-        size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, len(rows) // 4)))
+        # As many features as will be used, up to one for each row that the trial learns from.
+        size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, 3 * len(rows) // 4)))
         trial_seed = root_seed(stream(seed, "auto"))
         for name in names:
             features = self._build(name, size, alpha, trial_seed)
@@ -240,13 +243,11 @@ class AutoFeatures(FeatureMap):
             return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
         train = np.arange(X.shape[0]) % 4 != 0
         Z = features.fit(X[train], targets[train]).transform(X[train])
-        new, equations = features.transform(X[~train]), NormalEquations.of_block(Z, targets[train])
-        squares = []
-        for ridge_alpha in alpha * TRIAL_ALPHAS:
-            ridge = solve_ridge(equations, ridge_alpha, fit_intercept=True)
-            predicted = new @ ridge.coefficients + ridge.intercepts
-            squares.append(((targets[~train] - predicted) ** 2).mean())
-        return float(np.sqrt(min(squares) / max(targets[~train].var(axis=0).mean(), 1e-300)))
+        equations = NormalEquations.of_block(Z, targets[train])
+        path = RidgePath(equations.centred(fit_intercept=True), alpha * TRIAL_ALPHAS)
+        predicted = path.predict(path.coordinates(dense(features.transform(X[~train]))))
+        squares = ((targets[~train][:, None] - predicted) ** 2).mean(axis=(0, 2))
+        return float(np.sqrt(squares.min() / max(targets[~train].var(axis=0).mean(), 1e-300)))
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.map_._fill(X, out)

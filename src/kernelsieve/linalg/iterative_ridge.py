@@ -113,8 +113,8 @@ class _CentredGram:
 
 def _sums(Z: Any, block: Block) -> Array:
     """Z^T W [1, y], and 1^T W [1, y] as one more row."""
-    ones = np.ones(len(block)) if block.weights is None else block.weights
-    right = np.column_stack([ones, block.y * ones[:, None]])
+    weights = block.weights_or_ones
+    right = np.column_stack([weights, block.y * weights[:, None]])
     return np.vstack([_product(Z.T, right), right.sum(axis=0)])
 
 

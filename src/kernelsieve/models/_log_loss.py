@@ -151,7 +151,7 @@ def _on_kernel(
     seed, fit_intercept = features.random_state, model.fit_intercept
     block = rows.take(np.arange(rows.shape[0]))
     truth = block.take(learned.unseen)
-    weights = weights_of(truth)
+    weights = truth.weights_or_ones
 
     def judged(place: int) -> _Judged | None:
         if place and time.monotonic() > deadline:
@@ -268,7 +268,7 @@ def _fitted(
         TOL,
     )
     dual = np.zeros((len(rows), known.y.shape[1]))
-    dual[np.flatnonzero(weights_of(rows))] = values[:-1]
+    dual[np.flatnonzero(rows.weights_or_ones)] = values[:-1]
     model._set_dual(dual, values[-1])
     return model
 
@@ -284,7 +284,7 @@ def _on_features(
     posterior, outputs = model._known_posterior(), learned.residuals.shape[1]
     passes = _Passes(model, rows, unseen)
     truth = rows.take(learned.unseen)
-    weights = weights_of(truth)
+    weights = truth.weights_or_ones
     first, later = HELD_PASSES if passes.held is not None else READ_PASSES
     best: tuple[float, float, Array, Array] | None = None
     start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
@@ -400,13 +400,8 @@ def spread(K: Array) -> float:
     return max(float(np.mean(np.diag(K)) - np.mean(K)), 1e-12 * float(np.mean(np.diag(K))))
 
 
-def weights_of(rows: Block) -> Array:
-    """The weights of rows, 1 where there are none."""
-    return np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
-
-
 def with_weight(rows: Block) -> Block:
     """The rows whose weight is positive, with their weights."""
-    weights = weights_of(rows)
+    weights = rows.weights_or_ones
     kept = np.flatnonzero(weights)
     return Block(rows.X[kept], rows.y[kept], weights[kept])

@@ -245,7 +245,7 @@ class _Clusters:
 
     def __call__(self, Z: Any, block: Block) -> NDArray[np.float64]:
         labels = _squared_distances(Z, self.centres).argmin(axis=1)
-        weights = np.ones(len(block)) if block.weights is None else block.weights
+        weights = block.weights_or_ones
         shape = (len(self.centres), len(block))
         members = sp.csr_array((weights, (labels, np.arange(len(block)))), shape=shape)
         sums = np.column_stack([dense(members @ Z), members.sum(axis=1)])

@@ -747,7 +747,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         """
         posterior = self._known_posterior()
         leverages = np.concatenate(self._map_blocks(lambda Z, _: posterior.leverages(Z), rows.X))
-        weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
+        weights = rows.weights_or_ones
         repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
         left = np.maximum(1.0 - weights / repeated * leverages, 1e-6)
         predicted = self.predict(ArraySource(rows.X))

@@ -58,6 +58,13 @@ class Block:
         """The rows of the block, in words for messages."""
         return f"rows {self.start} to {self.start + len(self) - 1}"
 
+    @property
+    def weights_or_ones(self) -> NDArray[np.float64]:
+        """The weights of the rows, 1 each where none were given."""
+        if self.weights is None:
+            return np.ones(len(self))
+        return np.asarray(self.weights, dtype=np.float64)
+
     def part(self, start: int, stop: int) -> Block:
         """Rows from ``start`` to ``stop`` of this block, without a copy."""
         return Block(

@@ -494,19 +494,31 @@ class _Search:
         options = self.options
         first = best = self._judged(judge, learner, start)
         found = [first]
-        for step in (1.0 / options.step, options.step):
-            factor = first.factor * step
-            while options.widest <= factor <= options.narrowest and not self._late():
-                tried = self._judged(judge, learner, replace(best, factor=factor))
-                found.append(tried)
-                gain = best.rmse - tried.rmse
-                best = self._best([best, tried])
-                if gain < options.worth * tried.rmse:
+        steps = (1.0 / options.step, options.step)
+        for step, next_one in zip(steps, self._neighbours(judge, learner, first), strict=True):
+            while next_one is not None:
+                found.append(next_one)
+                gain = best.rmse - next_one.rmse
+                best = self._best([best, next_one])
+                if gain < options.worth * next_one.rmse:
                     break
-                factor *= step
+                next_one = self._at(judge, learner, replace(best, factor=next_one.factor * step))
             if best is not first:
                 break
         return found
+
+    def _neighbours(
+        self, judge: RidgeErrors, learner: Learner, first: Judged
+    ) -> Iterable[Judged | None]:
+        """The factor below and the one above: at once where a thread is idle, else when asked."""
+        step = self.options.step
+        around = [replace(first, factor=first.factor * change) for change in (1.0 / step, step)]
+        return ordered_map(lambda one: self._at(judge, learner, one), around, self.n_jobs)
+
+    def _at(self, judge: RidgeErrors, learner: Learner, one: Judged) -> Judged | None:
+        """One more factor, if it is within bounds and there is time."""
+        within = self.options.widest <= one.factor <= self.options.narrowest
+        return self._judged(judge, learner, one) if within and not self._late() else None
 
     def _varied(self, judge: RidgeErrors, learner: Learner, best: Judged) -> Judged:
         """The same kernel with fewer columns, or with rates nearer to their mean."""

@@ -43,7 +43,7 @@ class RidgeErrors(ABC):
         self.n_jobs = n_jobs
         # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
         self.X, self.outside = rows.X.astype(np.float64), outside
-        weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights, float)
+        weights = rows.weights_or_ones
         self.weights = np.maximum(weights, 1e-12 * weights.max())
         self.mean = np.average(rows.y, axis=0, weights=self.weights) if fit_intercept else 0.0
         self.y = rows.y - self.mean
@@ -104,7 +104,8 @@ class SetApart(RidgeErrors):
             shifted = gram.copy()
             shifted.flat[:: len(gram) + 1] += alpha / self.weights[~self.outside]
             lower, _ = regularised_cholesky(shifted, 0.0)
-            dual = cho_solve((lower, True), self.y[~self.outside], check_finite=False)
+            # As an upper factor it is in Fortran's order, and is not copied.
+            dual = cho_solve((lower.T, False), self.y[~self.outside], check_finite=False)
             residuals: Array = self.y[self.outside] - cross @ dual
             return residuals
 

@@ -15,8 +15,9 @@ from kernelsieve._random import stream
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import resolve_kernel
-from kernelsieve.linalg.normal_equations import Centred, NormalEquations
+from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
+from kernelsieve.linalg.ridge_path import RidgePath
 from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source
 from kernelsieve.tuning.judge import source_folds
 
@@ -144,9 +145,9 @@ def search(
     alphas = np.sort(np.asarray(alphas, dtype=np.float64))
     fit = fit or (lambda fresh, part: _fitted(fresh, part, block_rows, n_jobs))
 
-    def path_of(fresh: FeatureMap, part: Source) -> RidgePath:
+    def path_of(fresh: FeatureMap, part: Source) -> tuple[FeatureMap, RidgePath]:
         fitted, equations = fit(fresh, part)
-        return RidgePath(fitted, equations.centred(fit_intercept), alphas)
+        return fitted, RidgePath(equations.centred(fit_intercept), alphas)
 
     def total(judged: _HeldOut, part: Source) -> NDArray[np.float64]:
         return part.reduce(judged, block_rows, n_jobs, "Errors")
@@ -155,16 +156,16 @@ def search(
     for gamma in track(gammas, len(gammas), "bandwidths", verbose):
         fresh = clone(features) if gamma is None else clone(features).set_params(gamma=gamma)
         if cv is None and not looks_at_target(fresh):
-            path = path_of(fresh, rows)
+            fitted, path = path_of(fresh, rows)
             if path.problem.n_rows < 2:
                 raise ValueError(
                     "n_samples = 1: leaving one row out needs at least 2 rows of positive weight"
                 )
-            sums = total(_LeaveOneOut(path, fit_intercept), rows)
+            sums = total(_LeaveOneOut(fitted, path, fit_intercept), rows)
         else:
             sums = np.zeros(len(alphas) + 1)
             for train, test in source_folds(rows, cv):
-                sums += total(_HeldOut(path_of(clone(fresh), train)), test)
+                sums += total(_HeldOut(*path_of(clone(fresh), train)), test)
         found.append(sums[:-1] / sums[-1])
     return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
 
@@ -253,45 +254,22 @@ def _fitted(
     return features, total
 
 
-class RidgePath:
-    """The ridges of all alphas on a fitted map, from one eigendecomposition of its Gram matrix."""
-
-    def __init__(self, features: FeatureMap, problem: Centred, alphas: NDArray[np.float64]) -> None:
-        values, self.vectors = np.linalg.eigh(problem.gram)
-        self.features, self.problem = features, problem
-        self.shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)  # (s, n_alphas)
-        moment = self.vectors.T @ problem.moment
-        self.coefficients = self.shrunk[:, :, None] * moment[:, None, :]
-
-    def coordinates(self, X: Any) -> NDArray[np.float64]:
-        """Centred features of some rows along the eigenvectors, of shape (rows, s)."""
-        Z = dense(self.features._transform_block(X))
-        return (Z - self.problem.feature_mean) @ self.vectors
-
-    def predict(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Predictions of shape (rows, n_alphas, n_outputs)."""
-        return np.tensordot(coordinates, self.coefficients, 1) + self.problem.target_mean
-
-    def leverages(
-        self, coordinates: NDArray[np.float64], fit_intercept: bool
-    ) -> NDArray[np.float64]:
-        """Leverages of shape (rows, n_alphas), of rows of weight 1."""
-        leverages = coordinates**2 @ self.shrunk
-        return leverages + 1.0 / self.problem.weight if fit_intercept else leverages
-
-
 @dataclass(frozen=True)
 class _HeldOut:
     """Sums of squared errors of all alphas on rows that the path did not see, then their weight."""
 
+    features: FeatureMap
     path: RidgePath
 
     def __call__(self, block: Block) -> NDArray[np.float64]:
-        coordinates = self.path.coordinates(block.X)
+        coordinates = self._coordinates(block)
         return self._summed(block.y[:, None] - self.path.predict(coordinates), block)
 
+    def _coordinates(self, block: Block) -> NDArray[np.float64]:
+        return self.path.coordinates(dense(self.features._transform_block(block.X)))
+
     def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
-        share = np.ones(len(block)) if block.weights is None else block.weights
+        share = block.weights_or_ones
         total = np.einsum("r,rao->a", share, residuals**2)
         return np.append(total, share.sum() * residuals.shape[2])
 
@@ -303,7 +281,7 @@ class _LeaveOneOut(_HeldOut):
     fit_intercept: bool
 
     def __call__(self, block: Block) -> NDArray[np.float64]:
-        coordinates = self.path.coordinates(block.X)
+        coordinates = self._coordinates(block)
         leverages = self.path.leverages(coordinates, self.fit_intercept)
         if block.weights is not None:
             leverages = block.weights[:, None] * leverages

@@ -93,7 +93,7 @@ class Learner:
         columns = Columns.of(X, is_categorical)
         usable = np.flatnonzero(X.min(axis=0) < X.max(axis=0))
         usable = usable if len(usable) else np.arange(1)  # all are constant: any of them will do
-        weights = np.ones(len(X)) if block.weights is None else np.asarray(block.weights, float)
+        weights = block.weights_or_ones
         order = np.random.default_rng(0).permutation(np.flatnonzero(weights > 0))
         weights = weights[order] / weights[order].mean()
         target = _coded(np.asarray(block.y)[order], classification, weights)

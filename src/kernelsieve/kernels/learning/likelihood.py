@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dtrtri
 
+from kernelsieve._native.cholesky import lower_factor
 from kernelsieve._native.product_gram import CATEGORICAL, add_slopes
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS
@@ -161,11 +162,11 @@ def inverse_of(matrix: Array) -> tuple[float, Array]:
             shifted = matrix.copy()
             shifted.flat[:: len(matrix) + 1] += jitter * size
         try:
-            lower = np.linalg.cholesky(shifted)
+            lower = lower_factor(shifted)
         except np.linalg.LinAlgError:
             continue
-        root = inverse_of_lower(lower.astype(np.float64, copy=False))
-        return 2.0 * float(np.log(np.diag(lower)).sum()), root.T @ root
+        root = inverse_of_lower(lower)
+        return 2.0 * float(np.log(np.diag(lower)).sum()), square_of_lower(root)
     raise LinAlgError("the covariance is not positive definite at any jitter: X holds huge values")
 
 
@@ -180,3 +181,22 @@ def inverse_of_lower(lower: Array) -> Array:
     inverse[half:, half:] = inverse_of_lower(np.ascontiguousarray(lower[half:, half:]))
     inverse[half:, :half] = -inverse[half:, half:] @ (lower[half:, :half] @ inverse[:half, :half])
     return inverse
+
+
+def square_of_lower(lower: Array) -> Array:
+    """L^T L of a lower triangle L, by halves: half the work of a product that knows no zeros."""
+    n = len(lower)
+    if n <= SMALL_TRIANGLE:
+        return lower.T @ lower
+    half = n // 2
+    below, last = (
+        np.ascontiguousarray(lower[half:, :half]),
+        np.ascontiguousarray(lower[half:, half:]),
+    )
+    square = np.empty_like(lower)
+    square[:half, :half] = square_of_lower(np.ascontiguousarray(lower[:half, :half]))
+    square[:half, :half] += below.T @ below
+    square[half:, half:] = square_of_lower(last)
+    square[half:, :half] = last.T @ below
+    square[:half, half:] = square[half:, :half].T
+    return square
