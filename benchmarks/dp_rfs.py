@@ -7,10 +7,10 @@ columns; maps look at 5,000 of them. The relative Frobenius error is that on 5,0
 the polynomials ((1 - 2 / a^2) + 2 / a^2 <x, y>)^p rows are then scaled to length 1; the Gaussian's
 width is the median distance of the training rows. Each seed has its own split.
 
-The published figure is the lowest of all methods in the file, mean of its seeds. It belongs to the
-optimised Maclaurin features: they leave high degrees out, so they are not unbiased, and a complex
-one counts as one feature. Ours are real. Nystrom features look at the rows, and are not unbiased
-either; the other maps of the table are.
+The published figures are the lowest of its methods. For degrees 3 and 10 these are the optimised
+Maclaurin features: they leave high degrees out, so they are not unbiased, and a complex one counts
+as one feature. Ours are real. Nystrom features look at the rows, and are not unbiased either; the
+other maps of the table are.
 """
 
 from __future__ import annotations
