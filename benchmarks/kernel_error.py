@@ -3,7 +3,7 @@
 Relative Frobenius error on 2,000 rows of wine, insurance, forest and uji, s = 250, 1,000, 4,000.
 Gaussian at the median heuristic and at the cross-validated gamma, against RBFSampler; polynomial of
 degree 2, 3, 5 (gamma = 1/d, coef0 = 1), against PolynomialCountSketch. A second table has the other
-maps, up to s = 1,000.
+maps, up to s = 1,000; there AdaptiveFeatures are at most 5 % behind the best of our sketches.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ SIZES = (250, 1_000, 4_000)
 DEGREES = (2, 3, 5)
 OTHERS_UP_TO = 1_000
 TARGET = 0.5
+SKETCHES = ("orth.", "struct.", "obliv.", "Maclaur.", "tensor")
+BEHIND_SKETCHES = 1.05
+EXACT = 1e-12  # relative error: all features are there, and the rest is rounding
 
 
 def kernels(
@@ -105,6 +108,10 @@ def beside(report: Report, data: str, name: str, s: int) -> list[Any]:
     for method in OTHERS:
         where = {"data": data, "kernel": name, "s": s, "method": method}
         errors.append(report.mean("error", **where) if report.select(**where) else "")
+    sketches = [e for m, e in zip(OTHERS, errors[2:], strict=True) if m in SKETCHES and e != ""]
+    adaptive = report.mean("error", data=data, kernel=name, s=s, method="adaptive")
+    ratio = max(adaptive, EXACT) / max(min(sketches), EXACT)
+    report.check(f"{data}, {name}, {s}: adaptive / best sketch", ratio, BEHIND_SKETCHES)
     return errors
 
 
@@ -134,8 +141,8 @@ def main() -> None:
                 rows,
             )
             report.table(f"{data}: the other maps", ("kernel", "s", *OTHERS), others)
-        worst = np.max([check["reached"] for check in report.checks])
-        report.print(f"largest ratio {worst:.3g}")
+        worst = np.max([c["reached"] for c in report.checks if c["target"] == TARGET])
+        report.print(f"largest ratio to the peer {worst:.3g}")
 
 
 if __name__ == "__main__":

@@ -330,6 +330,14 @@ def leverage_scores(Phi: Array, alpha: float) -> Array:
     return np.array([phi @ inverse @ phi for phi in Phi])
 
 
+def weighted_gram(Q: Array, probabilities: Array) -> Array:
+    """Sum over the rows q of Q of p q q^T."""
+    total = np.zeros((Q.shape[1], Q.shape[1]))
+    for q, p in zip(Q, probabilities, strict=True):
+        total += p * np.outer(q, q)
+    return total
+
+
 def statistical_dimension(K: Array, alpha: float) -> float:
     """Trace of K (K + alpha I)^-1, from the eigenvalues."""
     return math.fsum(e / (e + alpha) for e in np.linalg.eigvalsh(K).clip(min=0.0).tolist())

@@ -95,6 +95,7 @@ CASES: dict[str, Features] = {
     "rotations": features(ks.FourierFeatures, dense(40), 200, frequencies="structured"),
     "tensor sketch": features(ks.TensorSketchFeatures, dense(), degree=3),
     "sparse tensor sketch": features(ks.TensorSketchFeatures, sparse(), degree=2),
+    "balanced": features(ks.AdaptiveFeatures, dense(), 20, kernel="poly", degree=4),
     "oblivious": features(ks.ObliviousFeatures, dense(), 30, kernel="poly", degree=5),
     "wide oblivious": features(ks.ObliviousFeatures, dense(300), 30, kernel="poly", degree=3),
     "rows by hash": lambda: keyed_rows(10_000, 50, 0, "rows"),

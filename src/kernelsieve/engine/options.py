@@ -74,6 +74,10 @@ class EngineOptions:
     dimension_rows: int = 1000
     # Random vectors that estimate leverages on the anchors.
     n_vectors: int = 32
+    # Heaviest directions of a kernel of inner products, and pairs of them for which the sum over
+    # the kept features is that over the pool.
+    n_directions: int = 25
+    n_balanced: int = 80
 
 
 DEFAULTS = EngineOptions()

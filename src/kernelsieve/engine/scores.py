@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from kernelsieve._random import keyed_rows, stream
+from kernelsieve.engine.balance import balanced_probabilities, heaviest_directions
 from kernelsieve.engine.space import Pool, RowPlan, Space
-from kernelsieve.kernels import Kernel
+from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Block, Source
@@ -48,6 +49,8 @@ class Anchors:
         M with covariance (K_0 + lambda I)^-1: |phi . M|^2 / k estimates the ridge leverage.
     target_vectors : ndarray of shape (n_0, n_outputs)
         (K_0 + lambda I)^-1 y, whose products with the features are their exact KRR weights.
+    directions : ndarray of shape (n_0, n_directions)
+        The heaviest directions of K_0, for which the choice is balanced.
     total_leverage : float
         tr(M^T K_0 M) / k: the leverage of all features together.
     """
@@ -55,6 +58,7 @@ class Anchors:
     rows: Any
     leverage_vectors: NDArray[np.float64]
     target_vectors: NDArray[np.float64]
+    directions: NDArray[np.float64]
     total_leverage: float
 
 
@@ -66,6 +70,7 @@ def make_anchors(
     n_vectors: int,
     rng: np.random.Generator,
     n_jobs: int | None,
+    n_directions: int = 0,
 ) -> Anchors:
     """Factor K_0 + lambda I once, and solve for the scoring vectors."""
     gram = kernel(rows.astype(np.float64), n_jobs=n_jobs)
@@ -76,7 +81,10 @@ def make_anchors(
     half = solve_triangular(factor, targets, lower=True, check_finite=False)
     target_vectors = solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
     total = float(np.sum(leverage_vectors * (gram @ leverage_vectors))) / n_vectors
-    return Anchors(rows, leverage_vectors, target_vectors, total)
+    directions = np.empty((len(gram), 0))
+    if n_directions:
+        directions = heaviest_directions(gram, n_directions, rng)
+    return Anchors(rows, leverage_vectors, target_vectors, directions, total)
 
 
 def lambda_for_dimension(
@@ -123,21 +131,26 @@ class PoolScores:
     leverage, target : ndarray of shape (pool,)
     missed_leverage : float
         The share of the leverage that no feature of the pool holds.
+    directions : ndarray of shape (pool, n_directions) or None
+        Products with the heaviest directions; None leaves the choice to chance alone.
     """
 
     leverage: NDArray[np.float64]
     target: NDArray[np.float64]
     missed_leverage: float
+    directions: NDArray[np.float64] | None = None
 
 
 def score_pool(pool: Pool, anchors: Anchors, n_jobs: int | None) -> PoolScores:
     """Leverage and target weight of every pool feature."""
-    k = anchors.leverage_vectors.shape[1]
-    vectors = np.hstack([anchors.leverage_vectors, anchors.target_vectors])
-    products = pool.features.project(anchors.rows, vectors, n_jobs) ** 2
-    leverage, target = products[:, :k].sum(axis=1) / k, products[:, k:].sum(axis=1)
-    held = leverage.sum() / anchors.total_leverage if anchors.total_leverage > 0 else 1.0
-    return PoolScores(leverage, target, float(np.clip(1.0 - held, 0.0, 1.0)))
+    parts = (anchors.leverage_vectors, anchors.target_vectors, anchors.directions)
+    n_leverage, n_targets, n_directions = (part.shape[1] for part in parts)
+    products = pool.features.project(anchors.rows, np.hstack(parts), n_jobs)
+    leverage, target, directions = np.split(products, [n_leverage, n_leverage + n_targets], axis=1)
+    scores = (np.square(leverage).sum(axis=1) / n_leverage, np.square(target).sum(axis=1))
+    held = scores[0].sum() / anchors.total_leverage if anchors.total_leverage > 0 else 1.0
+    missed = float(np.clip(1.0 - held, 0.0, 1.0))
+    return PoolScores(*scores, missed, directions if n_directions else None)
 
 
 def keep_probabilities(
@@ -164,12 +177,25 @@ def keep_probabilities(
 
 
 def thin_pool(
-    pool: Pool, keep: NDArray[np.float64], rng: np.random.Generator
+    pool: Pool,
+    keep: NDArray[np.float64],
+    rng: np.random.Generator,
+    directions: NDArray[np.float64] | None = None,
+    n_balanced: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The features kept, and their weights 1 / sqrt(pi_1 pi_2)."""
+    """The features kept, and their weights 1 / sqrt(pi_1 pi_2).
+
+    With products of the features with directions, the choice is balanced for pairs of these.
+    """
     # In an order of the names, which dense and sparse rows share, not in that of the columns.
     columns = np.argsort(pool.features.multisets.hashes())
-    chosen = columns[systematic_sample(keep[columns], rng)]
+    probabilities = keep[columns]
+    if directions is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weighted = directions / np.sqrt(pool.inclusion * keep)[:, None]
+        weighted[keep <= 0.0] = 0.0
+        probabilities = balanced_probabilities(probabilities, weighted[columns], n_balanced, rng)
+    chosen = columns[systematic_sample(probabilities, rng)]
     return chosen, 1.0 / np.sqrt(pool.inclusion[chosen] * keep[chosen])
 
 
@@ -322,7 +348,8 @@ def two_phase_selector(
             judge = partial(_share_error, rows, kernel, alpha, space, pool, size, plan, n_jobs)
             share = _best_share(rows, plan, judge) if scores.target.any() else 0.0
         keep = keep_probabilities(scores, pool, size, share)
-        chosen, weights = thin_pool(pool, keep, stream(seed, "thinning"))
+        rng, options = stream(seed, "thinning"), space.options
+        chosen, weights = thin_pool(pool, keep, rng, scores.directions, options.n_balanced)
         features = space.features(pool.features.multisets.take(chosen), weights)
         return Selection(features, scores.missed_leverage)
 
@@ -403,7 +430,14 @@ def _anchors(
         options.n_vectors,
         stream(seed, "leverage"),
         n_jobs,
+        # Lengths of rows give the kernels of inner products few heavy directions. The others have
+        # small errors without a balance.
+        options.n_directions if _of_inner_products(kernel) else 0,
     )
+
+
+def _of_inner_products(kernel: Kernel) -> bool:
+    return isinstance(kernel, SeriesKernel) and not isinstance(kernel, Gaussian)
 
 
 def _targets(rows: Source, chosen: Block, target_share: float) -> NDArray[np.float64]:
