@@ -692,7 +692,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         error : float
             Predictions of every output change by at most this much, times sqrt(k(x, x)), which is 1
             for the Gaussian, Laplacian, Matern and product kernels: the coefficients a_i of the
-            rows that are left out have sum |a_i| sqrt(k(x_i, x_i)) <= error.
+            rows that are left out have ``sum |a_i| sqrt(k(x_i, x_i)) <= error``.
 
         Returns
         -------
