@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from _common import Array, Report, median_gamma, parser
+from _common import Array, Report, frobenius_error, median_gamma, parser
 
 from kernelsieve import (
     AdaptiveFeatures,
@@ -74,16 +74,8 @@ def measure(report: Report, train: Array, test: Array, seed: int) -> None:
         K = kernel(unseen)
         for method, (cls, options) in MAPS.items():
             features = cls(SIZE, kernel=kernel, random_state=seed, n_jobs=report.threads, **options)
-            Z = features.fit(rows).transform(unseen)
-            difference = Z @ Z.T
-            difference -= K
-            report.record(
-                kernel=name,
-                method=method,
-                seed=seed,
-                error=float(np.linalg.norm(difference) / np.linalg.norm(K)),
-                published=published,
-            )
+            error = frobenius_error(K, features.fit(rows).transform(unseen))
+            report.record(kernel=name, method=method, seed=seed, error=error, published=published)
 
 
 def main() -> None:

@@ -143,25 +143,11 @@ def descend(
     return Solution(descent.best, sweeps, descent.residual + descent.drift), descent.best_rest
 
 
-@dataclass(frozen=True)
-class _Square:
-    """A matrix as `NystromSketch` takes it."""
-
-    values: Array
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.values)
-
-    def __matmul__(self, V: Array) -> Array:
-        return self.values @ V
-
-
 def _solve_roughly(square: Array, alpha: float, right: Array, rng: np.random.Generator) -> Array:
     """(square + alpha I)^-1 right, damped; never further than lowers the energy."""
     rank = max(1, int(RANK_SHARE * len(square)))
     test, _ = np.linalg.qr(rng.standard_normal((len(square), rank)))
-    sketch = NystromSketch(_Square(square), test)
+    sketch = NystromSketch(square, test)
     damping = alpha + (float(sketch.eigenvalues[-1]) if len(sketch.eigenvalues) else 0.0)
     vector = rng.standard_normal((len(square), 1))
     largest = 1.0

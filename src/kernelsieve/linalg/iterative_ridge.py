@@ -14,7 +14,7 @@ from scipy.linalg import cho_solve
 
 from kernelsieve.linalg.block_descent import Limits, descend
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
-from kernelsieve.linalg.operators import NystromSketch
+from kernelsieve.linalg.operators import Multiplies, NystromSketch
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
 from kernelsieve.sources.base import Block, Source
 
@@ -153,12 +153,6 @@ def solve_by_gradients(
         report,
     )
     return solution, target_mean - feature_mean @ solution.values
-
-
-class Multiplies(Protocol):
-    """A square matrix that is known by its products."""
-
-    def __matmul__(self, V: Array, /) -> Array: ...
 
 
 def solve_exact(

@@ -62,11 +62,8 @@ def diagonal(kernel: KernelFunction, X: Any) -> Array:
     return np.concatenate([evaluate(kernel, X[rows], X[rows]).diagonal() for rows in small])
 
 
-class Square(Protocol):
-    """A square matrix that is known by its size and its products."""
-
-    @property
-    def n_rows(self) -> int: ...
+class Multiplies(Protocol):
+    """A square matrix that is known by its products."""
 
     def __matmul__(self, V: Array, /) -> Array: ...
 
@@ -74,13 +71,13 @@ class Square(Protocol):
 class NystromSketch:
     """Low-rank U diag(l) U^T <= K from one pass over K with an orthonormal test matrix."""
 
-    def __init__(self, K: Square, test: Array) -> None:
+    def __init__(self, K: Multiplies, test: Array) -> None:
         self.test = test
         self.image = K @ test
         core = test.T @ self.image
         weights, directions = scipy.linalg.eigh((core + core.T) / 2)
         # Directions lost in rounding are left out: the sketch of fewer test vectors is still <= K.
-        kept = weights > 10 * np.sqrt(K.n_rows) * np.finfo(float).eps * max(weights[-1], 0.0)
+        kept = weights > 10 * np.sqrt(len(test)) * np.finfo(float).eps * max(weights[-1], 0.0)
         half = (self.image @ directions[:, kept]) / np.sqrt(weights[kept])
         self.vectors, singular, _ = np.linalg.svd(half, full_matrices=False)
         self.eigenvalues = singular**2

@@ -189,10 +189,8 @@ def square_of_lower(lower: Array) -> Array:
     if n <= SMALL_TRIANGLE:
         return lower.T @ lower
     half = n // 2
-    below, last = (
-        np.ascontiguousarray(lower[half:, :half]),
-        np.ascontiguousarray(lower[half:, half:]),
-    )
+    below = np.ascontiguousarray(lower[half:, :half])
+    last = np.ascontiguousarray(lower[half:, half:])
     square = np.empty_like(lower)
     square[:half, :half] = square_of_lower(np.ascontiguousarray(lower[:half, :half]))
     square[:half, :half] += below.T @ below
