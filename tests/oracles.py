@@ -585,6 +585,33 @@ def column_kernel(family: str, u: float, v: float, rate: float = 1.0) -> float:
     raise ValueError(family)
 
 
+def anova_kernel(
+    x: Sequence[float],
+    y: Sequence[float],
+    factors: Sequence[Callable[[float, float], float]],
+    columns: Sequence[tuple[Sequence[float], Sequence[float]]],
+    variances: dict[Index, float],
+) -> float:
+    """sum_S v_S prod_(i in S) c_i(x_i, y_i): factors centred over (values, weights), mean size 1."""
+
+    def centred(i: int, u: float, v: float) -> float:
+        k, values, weights = factors[i], *columns[i]
+
+        def mean(t: float) -> float:
+            return math.fsum(w * k(t, z) for z, w in zip(values, weights, strict=True))
+
+        def raw(a: float, b: float) -> float:
+            total = math.fsum(w * mean(z) for z, w in zip(values, weights, strict=True))
+            return k(a, b) - mean(a) * mean(b) / total
+
+        size = math.fsum(w * raw(z, z) for z, w in zip(values, weights, strict=True))
+        return raw(u, v) / size
+
+    return math.fsum(
+        v * math.prod(centred(i, x[i], y[i]) for i in S) for S, v in variances.items()
+    )
+
+
 # --- what a model says ---------------------------------------------------------------------------
 
 

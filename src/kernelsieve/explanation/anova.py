@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from kernelsieve._native import anova as native
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks
 from kernelsieve.explanation.sums import Input, SumOfProducts, factors_of
+from kernelsieve.kernels.subsets import Subset, SubsetTree
 
 Array = NDArray[np.float64]
-Subset = tuple[int, ...]
 
 BLOCK_ENTRIES = 2**22  # of products times rows at once
 COVARIANCE_ENTRIES = 2**21  # of columns times products times products at once
@@ -367,27 +367,24 @@ class Decomposition:
         """Variances of parts whose subsets stand in the order of a walk through their tree."""
         if not subsets:
             return np.empty(0)
-        used = sorted({i for subset in subsets for i in subset})
-        nodes, keep = _tree(subsets)
-        depths = np.array([len(node) for node in nodes])
-        columns = np.array([used.index(node[-1]) for node in nodes])
-        weights = np.zeros((len(nodes), *self.model.weights.shape))
-        for place in keep:
-            weights[place] = self._coefficients(nodes[place])[:, None] * self.model.weights
-        places = [self.places[i] for i in used]
+        tree = SubsetTree.of(subsets)
+        weights = np.zeros((len(tree.nodes), *self.model.weights.shape))
+        for place, subset in zip(tree.places, subsets, strict=True):
+            weights[place] = self._coefficients(subset)[:, None] * self.model.weights
+        places = [self.places[i] for i in tree.used]
 
         def block(rows: slice) -> Array:
-            out = np.zeros(len(nodes))
+            out = np.zeros(len(tree.nodes))
             covariances = self._covariances(places, rows)
             left = np.ascontiguousarray(weights[:, rows])
-            native.add_variances(covariances, left, weights, depths, columns, out)
+            native.add_variances(covariances, left, weights, tree.depths, tree.columns, out)
             return out
 
-        total = np.zeros(len(nodes))
+        total = np.zeros(len(tree.nodes))
         size = self._block_rows(len(places))
         for some in ordered_row_blocks(block, self.n_products, size, self.n_jobs):
             total += some
-        return np.maximum(total[keep], 0.0)
+        return np.maximum(total[tree.places], 0.0)
 
     # --- Shapley values --------------------------------------------------------------------------
 
@@ -478,18 +475,3 @@ def _walk(numbers: Sequence[int], highest: int) -> Iterable[Subset]:
                 yield from below(subset, k + 1)
 
     return below((), 0)
-
-
-def _tree(subsets: list[Subset]) -> tuple[list[Subset], list[int]]:
-    """The nodes of a walk that meets these subsets: their prefixes, too; and where they are."""
-    nodes: list[Subset] = []
-    keep: list[int] = []
-    path: Subset = ()
-    for subset in subsets:
-        shared = 0
-        while shared < min(len(path), len(subset)) and path[shared] == subset[shared]:
-            shared += 1
-        nodes += [subset[:k] for k in range(shared + 1, len(subset) + 1)]
-        keep.append(len(nodes) - 1)
-        path = subset
-    return nodes, keep

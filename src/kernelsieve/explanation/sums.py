@@ -232,19 +232,9 @@ def _kernel_factors(
     members = np.empty((len(columns), len(some)), dtype=np.int64)
     for place, column in enumerate(columns):
         centres, members[place] = np.unique(some[:, place], return_inverse=True)
-        alone = kernel_of_column(kernel, int(column), rows.shape[1])
+        alone = kernel.of_column(int(column), rows.shape[1])
         functions.append(partial(_kernel_values, alone, centres[:, None]))
     return columns, tuple(functions), members
-
-
-def kernel_of_column(kernel: Product, column: int, n_columns: int) -> Product:
-    """The factor of one column; missing values are compared as in the whole kernel."""
-    return Product(
-        [float(kernel.rates_for(n_columns)[column])],
-        [kernel.families_for(n_columns)[column]],
-        None if kernel.warps is None else [kernel.warps[column]],
-        None if kernel.references is None else [kernel.references[column]],
-    )
 
 
 def _kernel_values(kernel: Product, centres: Array, values: Array) -> Array:

@@ -10,6 +10,7 @@ array([[1.    , 0.6065],
        [0.6065, 1.    ]])
 """
 
+from kernelsieve.kernels.anova import Anova
 from kernelsieve.kernels.base import Kernel, SeriesKernel
 from kernelsieve.kernels.distance import Gaussian, Laplacian, Matern
 from kernelsieve.kernels.dot_product import (
@@ -26,6 +27,7 @@ from kernelsieve.kernels.warps import Warp
 from kernelsieve.kernels.zonal import ArcCosine, NeuralTangent, Zonal
 
 __all__ = [
+    "Anova",
     "ArcCosine",
     "DotProduct",
     "Exponential",

@@ -258,6 +258,15 @@ class Product(Kernel):
         rates = np.asarray(self.rates, dtype=np.float64) * factor
         return replace(self, rates=rates if rates.ndim else float(rates))
 
+    def of_column(self, column: int, n_columns: int) -> Product:
+        """The factor of one of ``n_columns`` columns, as a kernel of one column."""
+        return Product(
+            (float(self.rates_for(n_columns)[column]),),
+            (self.families_for(n_columns)[column],),
+            None if self.warps is None else (self.warps[column],),
+            None if self.references is None else (self.references[column],),
+        )
+
     def with_categories(self, columns: Iterable[int], n_columns: int) -> Product:
         """The same kernel, with these of ``n_columns`` columns categorical; rates stay."""
         families = list(self.families_for(n_columns))

@@ -125,6 +125,7 @@ for _class in (
     features.ObliviousFeatures,
     features.RowNormFeatures,
     features.TensorSketchFeatures,
+    kernels.Anova,
     kernels.ArcCosine,
     kernels.DotProduct,
     kernels.Exponential,
