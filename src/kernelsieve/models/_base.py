@@ -18,7 +18,7 @@ from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
-from kernelsieve.kernels import Kernel, Product
+from kernelsieve.kernels import Anova, Kernel, Product
 from kernelsieve.sources.base import (
     ArraySource,
     Block,
@@ -184,9 +184,24 @@ class LearnsKernel:
         return relevances_of(self.kernel_, self.n_features_in_)
 
 
+def checked_order(max_order: Any, learned: bool, rows: Source) -> int | None:
+    """A valid max_order; an error if the kernel is not learned from these rows."""
+    if max_order is None:
+        return None
+    check_count(max_order, "max_order", "it is the number of columns of the largest parts")
+    if not learned:
+        raise ValueError(
+            f"max_order={max_order} is for a learned kernel, and features, gammas or cv are given: "
+            "leave them out, or pass AdaptiveFeatures(max_order=...) or a kernels.Anova"
+        )
+    if rows.sparse:
+        raise ValueError(f"max_order={max_order} needs dense rows: pass X.toarray()")
+    return int(max_order)
+
+
 def has_rates(kernel: Any) -> bool:
     """Whether a kernel has a rate for each column."""
-    return isinstance(kernel, Product) or is_learned(kernel)
+    return isinstance(kernel, Product | Anova) or is_learned(kernel)
 
 
 def is_learned(kernel: Any) -> bool:
@@ -195,8 +210,8 @@ def is_learned(kernel: Any) -> bool:
 
 
 def relevances_of(kernel: Any, n_columns: int) -> NDArray[np.float64]:
-    """The share of each column in the rates of a product kernel."""
-    if not isinstance(kernel, Product):
+    """The share of each column in the rates of a product kernel, or in the variances of parts."""
+    if not isinstance(kernel, Product | Anova):
         raise AttributeError(
             f"relevances need a rate for each column, which {kernel!r} does not have: use a "
             "Product, or kernel='learned'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
+from kernelsieve.kernels import Anova
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
     LARGEST_TOL,
@@ -28,6 +30,7 @@ from kernelsieve.models.local import most_judges
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learned import Chosen, choose_learned
+from kernelsieve.tuning.parts import choose_parts
 
 # From the largest on, which is the quickest to solve for. The alpha of a few thousand rows without
 # noise may be too small to solve for with all.
@@ -73,6 +76,7 @@ def fit_learned(
     time_limit: float | None,
     verbose: int,
     simpler: bool = False,
+    max_order: int | None = None,
 ) -> LearnedRidge:
     """Learn a kernel and fit a ridge on it to all rows.
 
@@ -92,9 +96,12 @@ def fit_learned(
         Whether a correction by neighbours is tried.
     simpler : bool, default False
         Whether ``chosen`` names simpler kernels, too.
+    max_order : int, optional
+        The columns of the largest parts of the model; None sets no limit.
     """
     began = time.monotonic()
-    chosen = choose_learned(
+    choose = choose_learned if max_order is None else partial(choose_parts, max_order=max_order)
+    chosen = choose(
         rows,
         alphas=alphas,
         fit_intercept=ridge.fit_intercept,
@@ -106,7 +113,9 @@ def fit_learned(
         verbose=verbose,
     )
     options: dict[str, Any] = {"random_state": judge.seed, "n_jobs": ridge.n_jobs}
-    kind = NystromFeatures if chosen.exact else AutoFeatures
+    kind = AutoFeatures
+    if chosen.exact or isinstance(chosen.kernel, Anova):
+        kind = NystromFeatures
     features = kind(chosen.n_components, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
@@ -118,7 +127,7 @@ def fit_learned(
     if len(unseen) < 2 or time.monotonic() > deadline:
         return learned
     nearest = learned
-    if local and model._why_not_local(rows) is None:
+    if local and max_order is None and model._why_not_local(rows) is None:
         nearest = _corrected(learned, rows)
     if chosen.full is None or time.monotonic() > deadline:
         return nearest.told()

@@ -14,7 +14,7 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import LearnsKernel, columns_of
+from kernelsieve.models._base import LearnsKernel, checked_order, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
@@ -40,6 +40,9 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
     alpha : float, optional
         Added to the diagonal of the kernel matrix. None is chosen with the learned kernel, and 1
         for other kernels.
+    max_order : int, optional
+        Learn scores of parts of at most so many columns: 2 for main effects and pairs, which
+        ``explain`` shows exactly. Only for a learned kernel, which is then an ``Anova``.
     class_weight : dict, "balanced" or None
         Weight of the rows of each class; "balanced" gives all classes the same total weight.
     fit_intercept : bool, default True
@@ -109,6 +112,7 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
         features: FeatureMap | None = None,
         *,
         alpha: float | None = None,
+        max_order: int | None = None,
         class_weight: Any = None,
         fit_intercept: bool = True,
         time_limit: float | None = None,
@@ -119,6 +123,7 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
     ) -> None:
         self.features = features
         self.alpha = alpha
+        self.max_order = max_order
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.time_limit = time_limit
@@ -156,8 +161,9 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
+        max_order = checked_order(self.max_order, self.features is None, rows)
         if self.features is None and not rows.sparse:
-            self._fit_learned(rows, targets, ridge)
+            self._fit_learned(rows, targets, ridge, max_order)
         else:
             n = rows.shape[0]
             few = np.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).astype(int)
@@ -169,7 +175,9 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
         self.features_ = self.ridge_.features_
         return self
 
-    def _fit_learned(self, rows: Source, targets: Source, ridge: KernelRidge) -> None:
+    def _fit_learned(
+        self, rows: Source, targets: Source, ridge: KernelRidge, max_order: int | None
+    ) -> None:
         """Learn the kernel, and choose the loss and calibrate on rows that had no part in that."""
         alphas = None
         if self.alpha is not None:
@@ -188,6 +196,7 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
             time_limit=self.time_limit,
             verbose=self.verbose,
             simpler=True,
+            max_order=max_order,
         )
         self.ridge_ = learned.model
         unseen = learned.unseen

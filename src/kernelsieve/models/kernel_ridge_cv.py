@@ -13,7 +13,7 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models._base import FeatureModel, LearnsKernel, columns_of
+from kernelsieve.models._base import FeatureModel, LearnsKernel, checked_order, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
@@ -51,6 +51,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     cv : int, splitter or None, default None
         Folds. None is leave-one-out where it has a closed form, and 5 random folds elsewhere. Of a
         source that is not in memory it may be a number of folds, which are consecutive rows.
+    max_order : int, optional
+        Learn a model of parts of at most so many columns: 2 for main effects and pairs, which
+        ``explain`` shows exactly. Only for a learned kernel, which is then an ``Anova``.
     fit_intercept : bool, default True
         Whether to fit an intercept, which is not penalised.
     time_limit : float, optional
@@ -147,6 +150,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         alphas: Any = None,
         gammas: Any = None,
         cv: Any = None,
+        max_order: int | None = None,
         fit_intercept: bool = True,
         time_limit: float | None = None,
         block_rows: int | None = None,
@@ -158,6 +162,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         self.alphas = alphas
         self.gammas = gammas
         self.cv = cv
+        self.max_order = max_order
         self.fit_intercept = fit_intercept
         self.time_limit = time_limit
         self.block_rows = block_rows
@@ -197,8 +202,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         given = self._numeric(X, y, sample_weight)
         rows = columns_of(given)
         nothing_chosen = self.features is None and self.gammas is None and self.cv is None
+        max_order = checked_order(self.max_order, nothing_chosen, rows)
         if nothing_chosen and not rows.sparse and rows.shape[0] > 1:
-            return self._fit_learned(given, rows, groups, order)
+            return self._fit_learned(given, rows, groups, order, max_order)
         if groups is not None or order is not None:
             raise ValueError(
                 "groups and order are for learned kernels: with features, gammas or cv given, pass "
@@ -230,7 +236,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
 
-    def _fit_learned(self, given: Source, rows: Source, groups: Any, order: Any) -> Self:
+    def _fit_learned(
+        self, given: Source, rows: Source, groups: Any, order: Any, max_order: int | None
+    ) -> Self:
         """Learn the kernel from the rows and their columns of targets."""
         learned = fit_learned(
             given,
@@ -246,6 +254,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             local=groups is None and order is None,  # else neighbours would tell too much
             time_limit=self.time_limit,
             verbose=self.verbose,
+            max_order=max_order,
         )
         tried = learned.chosen.tried
         self.cv_results_ = {

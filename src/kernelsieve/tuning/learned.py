@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Anova, Product
 from kernelsieve.kernels.learning.learner import (
     LEARNABLE,
     SCREENED_ROWS,
@@ -150,7 +150,7 @@ class Judged:
 class Candidate:
     """A kernel, and the alpha of its ridge."""
 
-    kernel: Product
+    kernel: Product | Anova
     alpha: float
 
 
@@ -177,7 +177,7 @@ class Chosen:
 
     Attributes
     ----------
-    kernel : Product
+    kernel : Product or Anova
     alpha : float
     exact : bool
         Whether to solve for the exact kernel.
@@ -201,7 +201,7 @@ class Chosen:
         The same without rows, which together are ``unseen``.
     """
 
-    kernel: Product
+    kernel: Product | Anova
     alpha: float
     exact: bool
     n_components: int
@@ -209,7 +209,7 @@ class Chosen:
     residuals: Array | None
     tried: tuple[Judged, ...]
     scale: float
-    full: tuple[Product, float] | None = None
+    full: tuple[Product | Anova, float] | None = None
     candidates: tuple[Candidate, ...] = ()
     held: tuple[Held, ...] = ()
 
@@ -229,6 +229,7 @@ def choose_learned(
     judge: Judge | None = None,
     options: LearnOptions | None = None,
     simpler: bool = False,
+    searcher: Callable[..., KernelSearch] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
@@ -248,6 +249,8 @@ def choose_learned(
     options : LearnOptions, optional
     simpler : bool, default False
         Whether to name simpler kernels, too, where the kernel is exact.
+    searcher : callable, optional
+        Makes another KernelSearch, for another kind of kernels.
     time_limit : float, optional
         Seconds after which no more is tried.
     seed : int
@@ -267,7 +270,7 @@ def choose_learned(
     everything, nothing = np.arange(n), np.empty(0, dtype=np.int64)
     few = n // 5 < options.reported_rows
     among, unseen = (everything, nothing) if few else judge.set_apart(_share(n, options))
-    search = _Search(
+    search = (KernelSearch if searcher is None else searcher)(
         rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact,
         simpler and exact,
     )  # fmt: skip
@@ -285,7 +288,7 @@ def choose_learned(
     if exact and not few:
         residuals = search.residuals(kernel, best.alpha, among, unseen)
     size = min(n, options.judged_landmarks if exact else options.landmarks)
-    tried = tuple(search.tried)
+    tried, kernel = tuple(search.tried), search.finished(kernel)
     alternative = None if full is None else (search.kernel(full, learner), full.alpha)
     return Chosen(
         kernel,
@@ -297,7 +300,10 @@ def choose_learned(
         tried,
         search.scale,
         alternative,
-        search.candidates(best, learner),
+        tuple(
+            Candidate(search.finished(one.kernel), one.alpha)
+            for one in search.candidates(best, learner)
+        ),
         tuple(held),
     )
 
@@ -308,7 +314,7 @@ def _share(n: int, options: LearnOptions) -> int:
 
 
 @dataclass
-class _Search:
+class KernelSearch:
     """The choice of a kernel among some of the rows."""
 
     rows: Source
@@ -329,11 +335,7 @@ class _Search:
     def run(self, among: Rows) -> tuple[Judged, Learner, Judged | None]:
         """Choose a kernel by some of the rows; and one for the exact kernel beside landmarks."""
         options = self.options
-        n = len(among)
-        learners, others = among, among
-        if n > 3:
-            size = max(n // 4, min(options.judged_rows, n - 2 * options.learn_rows))
-            learners, others = self.judge.set_apart(size, among)
+        learners, others = self._divided(among)
         learner = self._learner(learners)
         compare = self._compare(among, learners, others)
         self.scale = math.sqrt(float(np.mean(compare.size**2)))
@@ -405,11 +407,11 @@ class _Search:
         ]
         return [self._judged(compare, learner, linear), *equal]
 
-    def kernel(self, judged: Judged, learner: Learner) -> Product:
+    def kernel(self, judged: Judged, learner: Learner) -> Product | Anova:
         """The kernel that was judged."""
         return adjusted(judged.fit.kernel(learner.columns), judged.factor, judged.share)
 
-    def residuals(self, kernel: Product, alpha: float, known: Rows, apart: Rows) -> Array:
+    def residuals(self, kernel: Product | Anova, alpha: float, known: Rows, apart: Rows) -> Array:
         """Residuals of a ridge on some rows at others."""
         with one_thread_in_blas():
             return self._set_apart(known, apart).residuals(kernel, np.array([alpha]))[0]
@@ -426,7 +428,19 @@ class _Search:
         )
         return replace(best, fit=fit, alpha=alpha), learner
 
+    def finished(self, kernel: Product | Anova) -> Product | Anova:
+        """The kernel for the model of all rows."""
+        return kernel
+
     # --- rows that judge -------------------------------------------------------------------------
+
+    def _divided(self, among: Rows) -> tuple[Rows, Rows]:
+        """Rows to learn from, and rows that judge what was learned."""
+        n, options = len(among), self.options
+        if n <= 3:
+            return among, among
+        size = max(n // 4, min(options.judged_rows, n - 2 * options.learn_rows))
+        return self.judge.set_apart(size, among)
 
     def _learner(self, among: Rows | None) -> Learner:
         return Learner.on(

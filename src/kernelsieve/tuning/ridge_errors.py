@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kernelsieve._parallel import ordered_map
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.sources.base import Block
@@ -51,10 +51,10 @@ class RidgeErrors(ABC):
         self.size = np.where(size > 0, size, 1.0)  # of each target
 
     @abstractmethod
-    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+    def residuals(self, kernel: Kernel, alphas: Array) -> list[Array]:
         """Residuals at the rows that judge, of shape (n_outside, m), one array for each alpha."""
 
-    def errors(self, kernel: Product, alphas: Array) -> Array:
+    def errors(self, kernel: Kernel, alphas: Array) -> Array:
         """Root mean squares of the residuals in units of the targets' sizes, for each alpha."""
         return np.array([self.rmse(r / self.size) for r in self.residuals(kernel, alphas)])
 
@@ -67,7 +67,7 @@ class RidgeErrors(ABC):
 class LeftOut(RidgeErrors):
     """Ridges on the exact kernel matrix; leave-one-out."""
 
-    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+    def residuals(self, kernel: Kernel, alphas: Array) -> list[Array]:
         gram = kernel.between(self.X, self.X, self.n_jobs).astype(np.float64, copy=False)
 
         def left_out(alpha: float) -> Array:
@@ -95,7 +95,7 @@ class SetApart(RidgeErrors):
         if fit_intercept:  # the mean of the rows that are known
             self.y = rows.y - np.average(rows.y[~outside], axis=0, weights=known)
 
-    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+    def residuals(self, kernel: Kernel, alphas: Array) -> list[Array]:
         known, new = self.X[~self.outside], self.X[self.outside]
         gram = kernel.between(known, known, self.n_jobs)
         cross = kernel.between(new, known, self.n_jobs)
@@ -126,7 +126,7 @@ class OnLandmarks(RidgeErrors):
         super().__init__(rows, outside, fit_intercept, n_jobs)
         self.landmarks, self.fit_intercept = landmarks.astype(np.float64), fit_intercept
 
-    def residuals(self, kernel: Product, alphas: Array) -> list[Array]:
+    def residuals(self, kernel: Kernel, alphas: Array) -> list[Array]:
         square = kernel.between(self.landmarks, self.landmarks, self.n_jobs).astype(np.float64)
         lower, _ = regularised_cholesky(square, 1e-10 * len(square))
         cross = kernel.between(self.X, self.landmarks, self.n_jobs)

@@ -18,6 +18,8 @@ from kernelsieve.kernels.learning.learner import (
     Learner,
     best_of_families,
 )
+from kernelsieve.kernels.anova import Anova
+from kernelsieve.kernels.learning.parts import PartsFit, best_parts
 from kernelsieve.kernels.learning.rates import WEAKEST, Fit
 from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import as_source
@@ -31,29 +33,29 @@ class LearnedKernel:
 
     Attributes
     ----------
-    kernel : Product
+    kernel : Product, or Anova with ``max_order``
     alpha : float
         The ridge that goes with it on rows of weight 1: noise over amplitude.
     relevances : ndarray of shape (d,)
         The share of each column in the logarithm of the kernel of two rows that are a deviation
-        apart in every column.
+        apart in every column; with ``max_order`` in the variances of the parts.
     family : str
         Of the columns that are not categorical.
     value : float
         Negative log likelihood per row and output (or half the squared leave-one-out residual).
     rows : ndarray of int
         The rows that were looked at.
-    trace : tuple of Fit
+    trace : tuple of Fit or PartsFit
         Everything that was tried.
     """
 
-    kernel: Product
+    kernel: Product | Anova
     alpha: float
     relevances: NDArray[np.float64]
     family: str
     value: float
     rows: NDArray[np.int64]
-    trace: tuple[Fit, ...]
+    trace: tuple[Fit | PartsFit, ...]
 
     def __repr__(self) -> str:
         active = int((self.relevances > 0).sum())
@@ -72,6 +74,7 @@ def learn(
     families: Sequence[str] = LEARNABLE,
     categorical: Sequence[int] = (),
     classification: bool = False,
+    max_order: int | None = None,
     rule: str = "likelihood",
     time_limit: float | None = None,
     random_state: Any = None,
@@ -99,6 +102,10 @@ def learn(
     classification : bool, default False
         Whether y holds labels; each class is then coded by +1 and -1, and rare ones are drawn more
         often.
+    max_order : int, optional
+        Learn a kernel of parts of at most so many columns in place of a product of all: 2 for main
+        effects and pairs. Each subset of columns has a variance, by marginal likelihood, too, and
+        most fall to 0.
     rule : "likelihood" or "leave-one-out", default "likelihood"
     time_limit : float, optional
         Seconds after which the search stops with what there is.
@@ -119,10 +126,15 @@ def learn(
     >>> learned = learn(X, np.sin(2 * X[:, 1]), families=["gaussian"], random_state=0)
     >>> learned.relevances.round(1)
     array([0., 1., 0., 0., 0.])
+    >>> pairs = learn(X, X[:, 1] * X[:, 2], families=["gaussian"], max_order=2, random_state=0)
+    >>> pairs.kernel
+    Anova({x1, x2}: 98.1 %, {x2}: 1.4 %, {x1}: 0.5 % of 5 columns)
     """
     began = time.monotonic()
     check_choice(rule, "rule", RULES)
     check_count(n_rows, "n_rows", "it is the number of rows to learn from")
+    if max_order is not None:
+        check_count(max_order, "max_order", "it is the number of columns of the largest parts")
     if not families:
         raise ValueError("families=() is empty: name at least one")
     for family in families:
@@ -142,8 +154,11 @@ def learn(
         rule=rule,
         n_jobs=n_jobs,
     )
-    trace = learner.screen(families, deadline, verbose)
-    best = best_of_families(trace)[0]
+    trace: list[Fit | PartsFit] = [*learner.screen(families, deadline, verbose)]
+    ranked = best_of_families([fit for fit in trace if isinstance(fit, Fit)])
+    if max_order is not None:
+        return _parts(learner, ranked[:2], max_order, trace, deadline, verbose)
+    best = ranked[0]
     if learner.n_rows > SCREENED_ROWS:
         best = learner.refine([best], deadline, verbose)[0]
         trace = [*trace, best]
@@ -151,4 +166,29 @@ def learn(
     kernel = best.kernel(learner.columns)
     return LearnedKernel(
         kernel, best.alpha, kernel.relevances(), best.family, best.value, learner.rows, tuple(trace)
+    )
+
+
+def _parts(
+    learner: Learner,
+    fits: list[Fit],
+    max_order: int,
+    trace: list[Fit | PartsFit],
+    deadline: float,
+    verbose: int,
+) -> LearnedKernel:
+    """The best kernel of parts on the rates of these fits."""
+    if learner.n_rows > SCREENED_ROWS:
+        fits = learner.refine(fits, deadline, verbose)
+        trace = [*trace, *fits]
+    found = best_parts(learner, fits, max_order, deadline)
+    best = found[0]
+    return LearnedKernel(
+        best.kernel,
+        best.alpha,
+        best.kernel.relevances(),
+        best.rates.family,
+        best.value,
+        learner.rows,
+        (*trace, *found),
     )

@@ -47,6 +47,8 @@ class Learner:
     ----------
     rows : ndarray of int
         Their numbers in the source.
+    X : ndarray of shape (n, d)
+        The rows with a weight.
     columns : Columns
         Versions of the columns.
     parts : ndarray of shape (2, n, d)
@@ -62,6 +64,7 @@ class Learner:
     """
 
     rows: NDArray[np.int64]
+    X: NDArray[np.float64]
     columns: Columns
     parts: NDArray[np.float64]
     usable: NDArray[np.int64]
@@ -97,8 +100,9 @@ class Learner:
         order = np.random.default_rng(0).permutation(np.flatnonzero(weights > 0))
         weights = weights[order] / weights[order].mean()
         target = _coded(np.asarray(block.y)[order], classification, weights)
-        parts = columns.parts(X[order])
-        return cls(rows, columns, parts, usable, target, 1.0 / weights, rule, n_jobs)
+        X = np.ascontiguousarray(X[order])
+        parts = columns.parts(X)
+        return cls(rows, X, columns, parts, usable, target, 1.0 / weights, rule, n_jobs)
 
     @property
     def n_rows(self) -> int:

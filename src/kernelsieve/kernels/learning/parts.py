@@ -1,0 +1,122 @@
+"""Kernels of main effects and interactions: which subsets of columns, with which variances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve.kernels.anova import HIGHEST_ORDER, Anova
+from kernelsieve.kernels.learning.components import Components, VarianceComponents
+from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner
+from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.kernels.product import Product
+from kernelsieve.kernels.subsets import Subset
+
+MOST_SUBSETS = 300  # of each order above 1: those of the strongest columns
+# Of the sum of all variances: what falls below it is dropped, on few rows and at the end.
+DROPPED, NEGLIGIBLE = 1e-5, 1e-4
+FIRST_STEPS, STEPS = 8, 12
+# A search stops when a step gains less than so much in log likelihood, of all rows together: what
+# could be gained beyond is what chance has put into these rows.
+WORTH = 1.0
+# Rates that explain a product of all columns are low for a sum of parts.
+FACTORS = (1.0, 4.0)
+
+
+@dataclass(frozen=True)
+class PartsFit:
+    """A kernel of parts that was learned.
+
+    Attributes
+    ----------
+    rates : Fit
+        Where the rates come from.
+    factor : float
+        Of these rates.
+    kernel : Anova
+        With variances that sum to 1.
+    alpha : float
+        The ridge that goes with it: noise over the sum of the variances.
+    components : Components
+        The search on all rows.
+    """
+
+    rates: Fit
+    factor: float
+    kernel: Anova
+    alpha: float
+    components: Components
+
+    @property
+    def value(self) -> float:
+        """Negative log likelihood per row and output."""
+        return -self.components.evidence[-1]
+
+
+def subsets_to_try(base: Product, n_columns: int, max_order: int) -> list[Subset]:
+    """All columns with a rate, and the subsets of the strongest of them."""
+    active = base.active(n_columns)
+    relevances = np.broadcast_to(base.relevances(), n_columns)[active]
+    strongest = active[np.argsort(-relevances, kind="stable")].tolist()
+    subsets: list[Subset] = [(int(i),) for i in active]
+    for order in range(2, min(max_order, HIGHEST_ORDER, len(strongest)) + 1):
+        count = order
+        while count < len(strongest) and math.comb(count + 1, order) <= MOST_SUBSETS:
+            count += 1
+        subsets += combinations(sorted(strongest[:count]), order)
+    return subsets
+
+
+def learn_parts(
+    learner: Learner,
+    fit: Fit,
+    factor: float,
+    max_order: int,
+    n_rows: int | None = None,
+    deadline: float = math.inf,
+) -> PartsFit:
+    """Variances of all subsets that are worth trying, for given rates.
+
+    Most subsets fall to nothing on few rows; the others are learned on ``n_rows``, or on all.
+    """
+    base = fit.kernel(learner.columns).scaled(factor)
+    X, n = learner.X, learner.n_rows if n_rows is None else min(n_rows, learner.n_rows)
+    subsets = subsets_to_try(base, X.shape[1], max_order)
+    kernel = Anova.of(base, X, subsets=subsets)
+    found = _search(learner, kernel, min(n, SCREENED_ROWS), FIRST_STEPS, None, deadline)
+    if n > SCREENED_ROWS:
+        kept = found.variances >= DROPPED * found.variances.sum()
+        kernel = kernel.with_variances(np.where(kept, 1.0, 0.0))
+        start = Components(found.variances[kept], found.noise, (), 0.0)
+        found = _search(learner, kernel, n, STEPS, start, deadline)
+    return PartsFit(fit, factor, found.kernel(kernel, NEGLIGIBLE), found.alpha, found)
+
+
+def best_parts(
+    learner: Learner, fits: Sequence[Fit], max_order: int, deadline: float
+) -> list[PartsFit]:
+    """Kernels of parts with the rates of product kernels, the one with the best likelihood first."""
+    found = [
+        learn_parts(learner, fit, factor, max_order, deadline=deadline)
+        for fit in fits
+        for factor in FACTORS
+    ]
+    return sorted(found, key=lambda one: one.value)
+
+
+def _search(
+    learner: Learner,
+    kernel: Anova,
+    n: int,
+    steps: int,
+    start: Components | None,
+    deadline: float,
+) -> Components:
+    rows: tuple[NDArray[np.float64], ...] = learner.X[:n], learner.target[:n], learner.noise[:n]
+    search = VarianceComponents(kernel, *rows, n_jobs=learner.n_jobs)
+    return search.search(steps, start, worth=WORTH / rows[1].size, deadline=deadline)

@@ -1,0 +1,109 @@
+"""A learned kernel of main effects and interactions for a ridge.
+
+As for product kernels (``learned``), what the likelihood cannot know is judged on rows outside of
+those that the kernel was learned from: the family, one common factor of all rates, and alpha. The
+variances of the parts are learned anew for each of these rates.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from kernelsieve.kernels import Anova, Product
+from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner, best_of_families
+from kernelsieve.kernels.learning.parts import PartsFit, learn_parts
+from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.marginals import sampled_rows
+from kernelsieve.tuning.learned import (
+    Chosen,
+    Judged,
+    KernelSearch,
+    LearnOptions,
+    Rows,
+    choose_learned,
+)
+from kernelsieve.tuning.ridge_errors import RidgeErrors
+
+FAMILIES = ("laplacian", "matern32", "gaussian")
+FIRST_FACTOR = 2.0  # of rates that were learned for a product of all columns
+OPTIONS = LearnOptions(step=4.0, narrowest=64.0, widest=1.0 / 8.0)
+
+
+def choose_parts(rows: Source, max_order: int, **options: Any) -> Chosen:
+    """Learn a kernel of parts of at most ``max_order`` columns; the rest as `choose_learned`.
+
+    Returns
+    -------
+    Chosen
+    """
+    searcher = partial(PartsSearch, max_order=max_order)
+    return choose_learned(rows, searcher=searcher, **({"options": OPTIONS} | options))
+
+
+@dataclass
+class PartsSearch(KernelSearch):
+    """The choice of a kernel of parts among some of the rows."""
+
+    max_order: int = 2
+    learned: dict[tuple[int, float, int], tuple[Fit, Learner, PartsFit]] = field(
+        default_factory=dict
+    )
+
+    def run(self, among: Rows) -> tuple[Judged, Learner, Judged | None]:
+        learners, others = self._divided(among)
+        learner = self._learner(learners)
+        compare = self._compare(among, learners, others)
+        self.scale = math.sqrt(float((compare.size**2).mean()))
+        limit = time.monotonic() + 0.5 * (self.deadline - time.monotonic())
+        fits = best_of_families(learner.screen(FAMILIES, limit, self.verbose))
+        starts = [Judged(fit, FIRST_FACTOR, 0.0, 1.0, math.inf) for fit in fits]
+        found = [self._judged(compare, learner, start) for start in starts]
+        self.tried += found
+        best = self._best(found)
+        if learner.n_rows > SCREENED_ROWS and not self._late():
+            refined = learner.refine([best.fit], limit, self.verbose)[0]
+            best = self._best([best, self._judged(compare, learner, replace(best, fit=refined))])
+        final = (self._apart if self.exact else self._on_landmarks)(among, learners, others)
+        return self._settled(compare if final is None else final, learner, best), learner, None
+
+    def kernel(self, judged: Judged, learner: Learner) -> Product | Anova:
+        return self._parts(judged, learner).kernel
+
+    def finished(self, kernel: Product | Anova) -> Product | Anova:
+        """Centred over all rows, as the distributions that the model remembers."""
+        shown = sampled_rows(self.rows)
+        return kernel.with_marginals(self.rows[shown]) if isinstance(kernel, Anova) else kernel
+
+    def again(self, best: Judged) -> tuple[Judged, Learner]:
+        learner = self._learner(None)
+        before, fit = best.fit, best.fit
+        if fit.iterations:
+            fit = learner.refine([fit], self.deadline, self.verbose)[0]
+        new = replace(best, fit=fit)
+        if self.alphas is not None:
+            return new, learner
+        known = next(one for _, _, one in self.learned.values() if one.rates is before)
+        change = self._parts(new, learner).alpha / known.alpha
+        step = self.options.alpha_step
+        return replace(new, alpha=best.alpha * min(max(change, 1.0 / step), step)), learner
+
+    def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
+        alpha = self._parts(start, learner).alpha if math.isinf(start.rmse) else start.alpha
+        return super()._judged(judge, learner, replace(start, alpha=alpha))
+
+    def _parts(self, judged: Judged, learner: Learner) -> PartsFit:
+        """The variances of all parts for these rates, learned once."""
+        key = id(judged.fit), judged.factor, id(learner)
+        if key not in self.learned:
+            n_rows = SCREENED_ROWS if judged.fit.n_rows <= SCREENED_ROWS else None
+            parts = learn_parts(
+                learner, judged.fit, judged.factor, self.max_order, n_rows, self.deadline
+            )
+            # What is named by its id has to live on.
+            self.learned[key] = judged.fit, learner, parts
+        return self.learned[key][2]
