@@ -27,7 +27,7 @@ from kernelsieve import (
     save,
 )
 from kernelsieve.explanation import Explanation, Probe, anova
-from kernelsieve.kernels import Laplacian, Product
+from kernelsieve.kernels import Anova, Laplacian, Product
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.marginals import Marginals
@@ -49,6 +49,13 @@ MIXED = Product(
     ["gaussian", "laplacian", "categorical", "matern32"],
     [Warp(), Warp("log", 0.1, 2.0), Warp(), Warp()],
 )
+# Centred over other rows than the model is fitted to: the parts are those of the latter.
+PARTS = Anova.of(
+    MIXED,
+    rows(50, seed=7),
+    subsets=[(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)],
+    variances=[0.3, 0.2, 0.1, 0.2, 0.1, 0.1],
+)
 MODELS = {
     "monomials": KernelRidge(RowNormFeatures(40, basis="monomial", rotate=False, random_state=0)),
     "polynomial": KernelRidge(AdaptiveFeatures(40, kernel="poly", rotate=False, random_state=0)),
@@ -61,6 +68,10 @@ MODELS = {
     "landmarks, mixed": KernelRidge(NystromFeatures(30, kernel=MIXED, random_state=0)),
     "exact": KernelRidge(NystromFeatures(30, kernel=MIXED, random_state=0), refine=True),
     "learned": KernelRidgeCV(random_state=0),
+    "parts, landmarks": KernelRidge(NystromFeatures(30, kernel=PARTS, random_state=0)),
+    "parts, exact": KernelRidge(NystromFeatures(30, kernel=PARTS, random_state=0), refine=True),
+    "pairs, learned": KernelRidgeCV(max_order=2, random_state=0),
+    "triples, learned": KernelRidgeCV(max_order=3, random_state=0),
 }
 
 

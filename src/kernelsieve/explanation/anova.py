@@ -150,6 +150,7 @@ class Decomposition:
         known = self.model.uncertainty
         if known is None or not np.isfinite(known.posterior.noise_variance).all():
             return None
+        assert isinstance(known.products, SumOfProducts)
         return Decomposition(known.products, self.inputs, self.n_jobs)
 
     def grid(self, subset: Subset) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve.explanation.anova import Decomposition
 from kernelsieve.explanation.explanation import Explanation
+from kernelsieve.explanation.parts import PartsDecomposition
 from kernelsieve.explanation.probing import Probe, probe
-from kernelsieve.explanation.sums import NotProductsError, SumOfProducts, products_of
+from kernelsieve.explanation.sums import NotProductsError, Sum, SumOfParts, products_of
 from kernelsieve.explanation.views import view_of
 from kernelsieve.tables import TableModel
 
@@ -73,7 +75,11 @@ def explain(
         return probe(view, X, y, str(error), output)
     classes = getattr(model, "classes_", None) if _is_classifier(model) else None
     products, outputs = _chosen_output(products, classes, output)
-    decomposition = Decomposition(products, view.inputs(), n_jobs)
+    decomposition: Decomposition | PartsDecomposition
+    if isinstance(products, SumOfParts):
+        decomposition = PartsDecomposition(products, view.inputs(), n_jobs)
+    else:
+        decomposition = Decomposition(products, view.inputs(), n_jobs)
     return Explanation(
         decomposition, view.read, view.show, title=view.title, target=view.target, outputs=outputs
     )
@@ -86,8 +92,8 @@ def _is_classifier(model: Any) -> bool:
 
 
 def _chosen_output(
-    products: SumOfProducts, classes: Any, output: Any
-) -> tuple[SumOfProducts, list[str]]:
+    products: Sum, classes: Any, output: Any
+) -> tuple[Sum, list[str]]:
     """The sum of the output that is asked for, and the names of outputs where there are several."""
     count = products.weights.shape[1]
     labels = list(range(count)) if classes is None or count == 1 else np.asarray(classes).tolist()
@@ -99,10 +105,5 @@ def _chosen_output(
     if count == 1:
         return products, []
     # Bands are of the regression of all outputs, with a noise of each.
-    return SumOfProducts(
-        products.columns,
-        products.functions,
-        products.members,
-        products.weights[:, [k]],
-        products.offset[[k]],
-    ), []
+    weights, offset = products.weights[:, [k]], products.offset[[k]]
+    return replace(products, weights=weights, offset=offset, uncertainty=None), []

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.explanation.anova import Array, Decomposition, Subset
+from kernelsieve.explanation.anova import Array, Decomposition
+from kernelsieve.explanation.parts import PartsDecomposition
+from kernelsieve.kernels.subsets import Subset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,7 +156,7 @@ class Explanation:
 
     def __init__(
         self,
-        decomposition: Decomposition,
+        decomposition: Decomposition | PartsDecomposition,
         read: Callable[[Any], Array],
         show: Callable[[Any], NDArray[Any]],
         *,

@@ -8,7 +8,7 @@ the kernel with training row (or landmark) j, and w_j the dual coefficient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.features.sampled import SampledFeatures
-from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product
+from kernelsieve.kernels import Anova, Gaussian, Kernel, Laplacian, Product
 from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.linalg.normal_equations import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
@@ -67,19 +67,44 @@ class SumOfProducts:
 
 
 @dataclass(frozen=True)
+class SumOfParts:
+    """f(x) = offset + sum_l weights_l kernel(x, centres_l), on a kernel of parts.
+
+    Attributes
+    ----------
+    kernel : Anova
+    centres : ndarray of shape (s, d)
+        Training rows, or landmarks.
+    weights : ndarray of shape (s, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    uncertainty : Uncertainty or None
+        The posterior of the weights, where it is known.
+    """
+
+    kernel: Anova
+    centres: Array
+    weights: Array
+    offset: Array
+    uncertainty: Uncertainty | None = None
+
+
+Sum = SumOfProducts | SumOfParts
+
+
+@dataclass(frozen=True)
 class Uncertainty:
     """The posterior of a ridge's coefficients, seen from products.
 
     Attributes
     ----------
-    products : SumOfProducts
-        The products that the features of the ridge are made of.
+    products : SumOfProducts or SumOfParts
+        The products (or centres) that the features of the ridge are made of.
     mixing : ndarray of shape (s,) or (s, n_features)
         Features are products times these scales, or this matrix.
     posterior : Posterior
     """
 
-    products: SumOfProducts
+    products: Sum
     mixing: Array
     posterior: Posterior
 
@@ -96,8 +121,8 @@ class Uncertainty:
         return np.sqrt(np.multiply.outer(relative, self.posterior.noise_variance))
 
 
-def products_of(model: Any) -> SumOfProducts:
-    """A fitted model as a sum of products.
+def products_of(model: Any) -> Sum:
+    """A fitted model as a sum of products, or of the parts of an Anova kernel.
 
     Parameters
     ----------
@@ -109,7 +134,10 @@ def products_of(model: Any) -> SumOfProducts:
         If it is none; the message says why.
     """
     if isinstance(model, LearnedRidge):
-        return _plus_linear(products_of(model.model_), model.coef_, float(model.intercept_))
+        products = products_of(model.model_)
+        if isinstance(products, SumOfParts):
+            raise NotProductsError("a linear part stands beside the parts of the kernel")
+        return _plus_linear(products, model.coef_, float(model.intercept_))
     model = _inner(model)
     if not isinstance(model, KernelRidge | KernelSVC):
         raise NotProductsError(f"{type(model).__name__} is not a model on product features")
@@ -128,9 +156,7 @@ def products_of(model: Any) -> SumOfProducts:
         spread = _on_features(features, _columns(model.coef_), offset, posterior).uncertainty
     except NotProductsError:
         spread = None
-    return SumOfProducts(
-        exact.columns, exact.functions, exact.members, exact.weights, exact.offset, spread
-    )
+    return replace(exact, uncertainty=spread)
 
 
 def _plus_linear(products: SumOfProducts, coefficients: Array, intercept: float) -> SumOfProducts:
@@ -179,14 +205,21 @@ def _columns(values: Any) -> Array:
 
 def _on_features(
     features: Any, coefficients: Array, offset: Array, posterior: Posterior | None
-) -> SumOfProducts:
+) -> Sum:
     if isinstance(features, AutoFeatures):
         features = features.map_
+    if isinstance(features, NystromFeatures) and isinstance(features.kernel_, Anova):
+        mixing = features.whitening_.astype(np.float64)
+        centres = features.landmarks_.astype(np.float64)
+        parts = SumOfParts(features.kernel_, centres, mixing @ coefficients, offset)
+        if posterior is None:
+            return parts
+        return replace(parts, uncertainty=Uncertainty(parts, mixing, posterior))
     if isinstance(features, SampledFeatures):
         if isinstance(features.kernel_, SphericalKernel):
             raise NotProductsError("the features are products of rows divided by their lengths")
         columns, functions, members, scales = _product_features(features.features_)
-        mixing: Array = scales
+        mixing = scales
         weights = scales[:, None] * coefficients
     elif isinstance(features, NystromFeatures):
         kernel = product_kernel(features.kernel_)
@@ -202,7 +235,9 @@ def _on_features(
     return SumOfProducts(columns, functions, members, weights, offset, known)
 
 
-def _on_kernel(kernel: Kernel, rows: Any, dual: Array, offset: Array) -> SumOfProducts:
+def _on_kernel(kernel: Kernel, rows: Any, dual: Array, offset: Array) -> Sum:
+    if isinstance(kernel, Anova):
+        return SumOfParts(kernel, np.asarray(rows, dtype=np.float64), dual, offset)
     columns, functions, members = _kernel_factors(product_kernel(kernel), rows)
     return SumOfProducts(columns, functions, members, dual, offset)
 

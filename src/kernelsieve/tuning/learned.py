@@ -581,8 +581,14 @@ class KernelSearch:
             else:  # one eigendecomposition serves all
                 alphas = list(np.logspace(-8.0, 4.0, 25))
                 errors = list(judge.errors(kernel, np.array(alphas)))
-        best = int(np.argmin(errors))
+        best = self._pick(alphas, errors, start, learner)
         return replace(start, alpha=float(alphas[best]), rmse=float(errors[best]))
+
+    def _pick(
+        self, alphas: list[float], errors: list[float], start: Judged, learner: Learner
+    ) -> int:
+        """The place of the alpha to take."""
+        return int(np.argmin(errors))
 
 
 def _warn_at_edge(best: Judged, options: LearnOptions, n_rows: int) -> None:

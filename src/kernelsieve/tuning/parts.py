@@ -31,7 +31,15 @@ from kernelsieve.tuning.ridge_errors import RidgeErrors
 
 FAMILIES = ("laplacian", "matern32", "gaussian")
 FIRST_FACTOR = 2.0  # of rates that were learned for a product of all columns
-OPTIONS = LearnOptions(step=4.0, narrowest=64.0, widest=1.0 / 8.0)
+FACTOR_STEP = 4.0
+OPTIONS = LearnOptions(
+    step=FACTOR_STEP,
+    narrowest=FIRST_FACTOR * FACTOR_STEP,
+    widest=FIRST_FACTOR / FACTOR_STEP,
+    alpha_step=2.0,
+    final_rows=4000,
+    handicap=0.01,
+)
 
 
 def choose_parts(rows: Source, max_order: int, **options: Any) -> Chosen:
@@ -60,16 +68,28 @@ class PartsSearch(KernelSearch):
         compare = self._compare(among, learners, others)
         self.scale = math.sqrt(float((compare.size**2).mean()))
         limit = time.monotonic() + 0.5 * (self.deadline - time.monotonic())
-        fits = best_of_families(learner.screen(FAMILIES, limit, self.verbose))
+        # The best of the smooth families, and the rough one.
+        fits = best_of_families(learner.screen(FAMILIES, limit, self.verbose))[:2]
         starts = [Judged(fit, FIRST_FACTOR, 0.0, 1.0, math.inf) for fit in fits]
         found = [self._judged(compare, learner, start) for start in starts]
         self.tried += found
-        best = self._best(found)
+        best = min(found, key=self._with_handicap)
         if learner.n_rows > SCREENED_ROWS and not self._late():
-            refined = learner.refine([best.fit], limit, self.verbose)[0]
-            best = self._best([best, self._judged(compare, learner, replace(best, fit=refined))])
+            fit = learner.refine([best.fit], limit, self.verbose)[0]
+            climbed = self._climb(compare, learner, replace(best, fit=fit))
+            self.tried += climbed
+            # What more rows have learned may seem worse at some rows by chance.
+            if self._best(climbed).rmse < (1.0 + self.options.handicap) * best.rmse:
+                best = self._best(climbed)
         final = (self._apart if self.exact else self._on_landmarks)(among, learners, others)
-        return self._settled(compare if final is None else final, learner, best), learner, None
+        if final is not None and not self._late():
+            best = self._judged(final, learner, best)
+            self.tried.append(best)
+        return best, learner, None
+
+    def _with_handicap(self, one: Judged) -> float:
+        """The error, larger for smooth families: with more rows the rough one gains more."""
+        return one.rmse * (1.0 if one.fit.family == "laplacian" else 1.0 + self.options.handicap)
 
     def kernel(self, judged: Judged, learner: Learner) -> Product | Anova:
         return self._parts(judged, learner).kernel
@@ -93,8 +113,21 @@ class PartsSearch(KernelSearch):
         return replace(new, alpha=best.alpha * min(max(change, 1.0 / step), step)), learner
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
-        alpha = self._parts(start, learner).alpha if math.isinf(start.rmse) else start.alpha
-        return super()._judged(judge, learner, replace(start, alpha=alpha))
+        likely = self._parts(start, learner).alpha
+        return super()._judged(judge, learner, replace(start, alpha=likely))
+
+    def _pick(
+        self, alphas: list[float], errors: list[float], start: Judged, learner: Learner
+    ) -> int:
+        """The alpha next to that of the likelihood among those that are about as good.
+
+        The rows that judge are predicted from fewer rows than there will be, which asks for a
+        larger alpha.
+        """
+        likely = math.log(self._parts(start, learner).alpha)
+        limit = (1.0 + self.options.sparing) * min(errors)
+        good = [place for place, error in enumerate(errors) if error <= limit]
+        return min(good, key=lambda place: abs(math.log(alphas[place]) - likely))
 
     def _parts(self, judged: Judged, learner: Learner) -> PartsFit:
         """The variances of all parts for these rates, learned once."""
