@@ -592,7 +592,7 @@ def anova_kernel(
     columns: Sequence[tuple[Sequence[float], Sequence[float]]],
     variances: dict[Index, float],
 ) -> float:
-    """sum_S v_S prod_(i in S) c_i(x_i, y_i): factors centred over (values, weights), mean size 1."""
+    """sum_S v_S prod_(i in S) c_i(x_i, y_i), centred over (values, weights) and of mean size 1."""
 
     def centred(i: int, u: float, v: float) -> float:
         k, values, weights = factors[i], *columns[i]
@@ -607,9 +607,7 @@ def anova_kernel(
         size = math.fsum(w * raw(z, z) for z, w in zip(values, weights, strict=True))
         return raw(u, v) / size
 
-    return math.fsum(
-        v * math.prod(centred(i, x[i], y[i]) for i in S) for S, v in variances.items()
-    )
+    return math.fsum(v * math.prod(centred(i, x[i], y[i]) for i in S) for S, v in variances.items())
 
 
 # --- what a model says ---------------------------------------------------------------------------

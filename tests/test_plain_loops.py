@@ -20,7 +20,8 @@ from numba import config
 
 import kernelsieve as ks
 from kernelsieve._random import keyed_rows
-from kernelsieve.kernels import Product, Warp
+from kernelsieve.kernels import Anova, Product, Warp
+from kernelsieve.kernels.learning.components import VarianceComponents
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]
@@ -48,6 +49,17 @@ def with_gaps() -> Any:
 def warped() -> Product:
     warps = [Warp.fit(dense(3)[:, i], k) for i, k in enumerate(("identity", "log", "rank"))]
     return Product([0.7, 0.7, 0.7], "gaussian", warps)
+
+
+def parts() -> Anova:
+    subsets = [(0,), (0, 1), (0, 1, 2), (2, 3)]
+    return Anova.of(Product(0.7, "laplacian"), dense(), subsets=subsets)
+
+
+def variances_of_parts() -> Any:
+    X = dense()
+    target = np.sin(3.0 * X[:, :1])
+    return VarianceComponents(parts(), X, target, np.ones(len(X)), 1).search(3).variances
 
 
 def features(kind: Any, X: Any, n_components: int = 20, **options: Any) -> Features:
@@ -88,6 +100,8 @@ CASES: dict[str, Features] = {
     "wide rows": features(ks.RowNormFeatures, sparse(), 60, kernel="poly", degree=3),
     "landmarks": features(ks.NystromFeatures, sparse(), 10),
     "product kernel": features(ks.NystromFeatures, dense(16).round(1), 10, kernel=ALL_FAMILIES),
+    "parts": features(ks.NystromFeatures, dense(), 10, kernel=parts()),
+    "variances of parts": variances_of_parts,
     "cosines": features(ks.FourierFeatures, dense(), 21),
     "cosines in float32": features(ks.FourierFeatures, dense(dtype=np.float32), 21),
     "large angles": features(ks.FourierFeatures, dense(scale=1e8), 21, gamma=1.0),

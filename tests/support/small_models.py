@@ -39,6 +39,7 @@ from kernelsieve import (
     TensorSketchFeatures,
 )
 from kernelsieve.kernels import (
+    Anova,
     ArcCosine,
     DotProduct,
     Exponential,
@@ -112,6 +113,10 @@ def _product() -> Product:
     families = ("gaussian", "laplacian", "matern32", "matern52")
     warps = [Warp.fit(rows()[:, 0], kind) for kind in ("identity", "log", "rank", "identity")]
     return Product([1.0, 0.5, 2.0, 0.0], families, warps)
+
+
+def _parts() -> Anova:
+    return Anova.of(_product(), rows(), subsets=[(0,), (1,), (0, 2)], variances=[0.5, 0.3, 0.2])
 
 
 def _table(X: Any) -> dict[str, Any]:
@@ -282,6 +287,12 @@ MODELS: dict[str, Build] = {
             random_state=0,
         ),
         y=target,
+    ),
+    "ridge, parts": lambda: _fit(
+        KernelRidge(NystromFeatures(12, kernel=_parts(), random_state=0), alpha=0.1), y=target
+    ),
+    "ridge, refined, parts": lambda: _fit(
+        KernelRidge(NystromFeatures(12, kernel=_parts(), random_state=0), refine=True), y=target
     ),
     "ridge, refined, sparse, two outputs": lambda: _fit(
         KernelRidge(RowNormFeatures(12, random_state=0), refine=True),

@@ -91,9 +91,7 @@ def _is_classifier(model: Any) -> bool:
     return hasattr(model, "classes_")
 
 
-def _chosen_output(
-    products: Sum, classes: Any, output: Any
-) -> tuple[Sum, list[str]]:
+def _chosen_output(products: Sum, classes: Any, output: Any) -> tuple[Sum, list[str]]:
     """The sum of the output that is asked for, and the names of outputs where there are several."""
     count = products.weights.shape[1]
     labels = list(range(count)) if classes is None or count == 1 else np.asarray(classes).tolist()

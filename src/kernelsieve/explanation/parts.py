@@ -204,7 +204,9 @@ class PartsDecomposition:
             values: Array = np.zeros(tuple(len(s) for s in shares))
             for some in self.by_part[subset]:
                 left = self.factors[some[0]].table * (self.coefficients[some] * weights)
-                values += left.sum(axis=1) if len(some) == 1 else left @ self.factors[some[1]].table.T
+                values += (
+                    left.sum(axis=1) if len(some) == 1 else left @ self.factors[some[1]].table.T
+                )
             squares = values**2
             for share in shares:
                 squares = share @ squares

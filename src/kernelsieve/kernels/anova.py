@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -100,12 +100,12 @@ class Anova(Kernel):
                 "variance for each"
             )
         for subset in subsets:
-            ascending = all(a < b for a, b in zip(subset, subset[1:], strict=False))
+            ascending = all(a < b for a, b in pairwise(subset))
             if not (1 <= len(subset) <= HIGHEST_ORDER and ascending):
                 raise ValueError(
                     f"subset {subset} must hold 1 to {HIGHEST_ORDER} columns in ascending order"
                 )
-            if not (0 <= subset[0] and subset[-1] < d and active[list(subset)].all()):
+            if not (subset[0] >= 0 and subset[-1] < d and active[list(subset)].all()):
                 raise ValueError(
                     f"subset {subset} holds a column that is not one of {d} with a rate above 0"
                 )
@@ -237,6 +237,21 @@ class Anova(Kernel):
         add_subsets(factors, self.tree.depths, self.tree.columns, self._weights, out)
         return out[0].astype(X.dtype)
 
+    def against(self, Y: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
+        """k(x, y) as a function of few rows x, with what depends on the rows Y computed once."""
+        Y = self._check_rows(Y).astype(np.float64)
+        right = [factor.means(Y[:, [i]]) for i, factor in self.factors.items()]
+
+        def values(X: NDArray[Any]) -> Array:
+            factors, out = np.empty((len(right), len(X), len(Y))), np.zeros((len(X), len(Y)))
+            for place, (i, factor) in enumerate(self.factors.items()):
+                factors[place] = factor.kernel.between(X[:, [i]], Y[:, [i]], 1)
+                centre(factor.means(X[:, [i]]), right[place], factor.scale, factors[place])
+            add_subsets(factors, self.tree.depths, self.tree.columns, self._weights, out)
+            return out
+
+        return values
+
     def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
         left = self._check_rows(X)
         right = left if Y is X else self._check_rows(Y)
@@ -294,13 +309,6 @@ class CentredFactor:
     def means(self, column: NDArray[Any]) -> Array:
         """m(u) / sqrt(M) at values of shape (n, 1)."""
         return self.kernel.between(column.astype(np.float64), self.values, 1) @ self.weights
-
-    def between(self, left: Array, right: Array) -> Array:
-        """c(u, v) for values of shape (n,) and (m,)."""
-        u, v = left[:, None].astype(np.float64), right[:, None].astype(np.float64)
-        values = np.ascontiguousarray(self.kernel.between(u, v, 1))
-        centre(self.means(u), self.means(v), self.scale, values)
-        return values
 
 
 @dataclass(frozen=True)
@@ -363,7 +371,9 @@ class AnovaTiles:
 
     def take(self, columns: NDArray[np.int64]) -> AnovaTiles:
         tiles = [tile.take(columns) for tile in self.columns]
-        return AnovaTiles(self.kernel, tiles, self.left, np.ascontiguousarray(self.right[:, columns]))
+        return AnovaTiles(
+            self.kernel, tiles, self.left, np.ascontiguousarray(self.right[:, columns])
+        )
 
 
 def all_subsets(columns: Sequence[int], max_order: int) -> list[Subset]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
-from kernelsieve.kernels import Gaussian, Kernel, Product
+from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
 from kernelsieve.kernels.tiles import family_codes, product_gram
 from kernelsieve.models.classifier import both_classes
 
@@ -153,6 +153,8 @@ def row_kernel(kernel: Kernel, points: Any) -> Scores:
     if isinstance(kernel, Gaussian):
         root = float(np.sqrt(kernel.gamma))
         return _gaussian_of(lambda row: root * row, root * points)
+    if isinstance(kernel, Anova):
+        return kernel.against(points)
     if not isinstance(kernel, Product) or kernel.references is not None:
         return lambda row: kernel.between(row, points, 1)
     d = points.shape[1]

@@ -76,6 +76,8 @@ class LearnOptions:
         kernels do almost the same, and the search should not walk on along that valley.
     alpha_step : float
         Between ridges that are tried.
+    alpha_sides : int
+        How many of them are tried at once on each side of the first.
     shares : tuple of float
         Of the mean rate in the rates of mixed kernels. They keep columns that the likelihood has
         dropped too early.
@@ -109,6 +111,7 @@ class LearnOptions:
     linear: float = 1.0 / 8.0
     worth: float = 0.005
     alpha_step: float = 4.0
+    alpha_sides: int = 1
     shares: tuple[float, ...] = (0.2, 0.6)
     tails: tuple[float, ...] = (0.002, 0.01, 0.03, 0.1, 0.3)
     sparing: float = 0.003
@@ -275,7 +278,7 @@ def choose_learned(
         simpler and exact,
     )  # fmt: skip
     best, learner, full = search.run(among)
-    _warn_at_edge(best, options, len(learner.rows))
+    search.warn_at_edge(best, len(learner.rows))
     residuals, held = None, [Held(among, unseen, search.candidates(best, learner))]
     if few:
         held, residuals = search.repeated(best, learner)
@@ -563,14 +566,15 @@ class KernelSearch:
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         """The best alpha of a kernel: from that of the start on, as long as the error falls."""
         kernel = self.kernel(start, learner)
-        step = self.options.alpha_step
+        options, step = self.options, self.options.alpha_step
         with one_thread_in_blas():
             if self.alphas is not None:
                 alphas = list(self.alphas)
                 errors = list(judge.errors(kernel, self.alphas))
             elif not isinstance(judge, OnLandmarks):
                 middle = min(max(start.alpha, ALPHA_BOUNDS[0] * step), ALPHA_BOUNDS[1] / step)
-                alphas = [middle / step, middle, middle * step]
+                sides = range(-options.alpha_sides, options.alpha_sides + 1)
+                alphas = [middle * step**power for power in sides]
                 errors = list(judge.errors(kernel, np.array(alphas)))
                 while np.argmin(errors) == 0 and alphas[0] > ALPHA_BOUNDS[0]:
                     alphas.insert(0, alphas[0] / step)
@@ -590,13 +594,15 @@ class KernelSearch:
         """The place of the alpha to take."""
         return int(np.argmin(errors))
 
-
-def _warn_at_edge(best: Judged, options: LearnOptions, n_rows: int) -> None:
-    inside = options.widest * options.step <= best.factor <= options.narrowest / options.step
-    if not inside and n_rows >= FEW_ROWS and best.rmse < 0.98:
-        warnings.warn(
-            f"the best width lies at the edge of the search (rates x {best.factor:g}): the learned "
-            "kernel may not suit this table; pass features= with a kernel of your own to compare",
-            UserWarning,
-            stacklevel=4,
-        )
+    def warn_at_edge(self, best: Judged, n_rows: int) -> None:
+        """Warn if the best width is the last that was allowed."""
+        options = self.options
+        inside = options.widest * options.step <= best.factor <= options.narrowest / options.step
+        if not inside and n_rows >= FEW_ROWS and best.rmse < 0.98:
+            warnings.warn(
+                f"the best width lies at the edge of the search (rates x {best.factor:g}): the "
+                "learned kernel may not suit this table; pass features= with a kernel of your own "
+                "to compare",
+                UserWarning,
+                stacklevel=5,
+            )

@@ -37,6 +37,7 @@ OPTIONS = LearnOptions(
     narrowest=FIRST_FACTOR * FACTOR_STEP,
     widest=FIRST_FACTOR / FACTOR_STEP,
     alpha_step=2.0,
+    alpha_sides=2,
     final_rows=4000,
     handicap=0.01,
 )
@@ -111,6 +112,9 @@ class PartsSearch(KernelSearch):
         change = self._parts(new, learner).alpha / known.alpha
         step = self.options.alpha_step
         return replace(new, alpha=best.alpha * min(max(change, 1.0 / step), step)), learner
+
+    def warn_at_edge(self, best: Judged, n_rows: int) -> None:
+        """Nothing to warn of: there are three factors, and variances make up for the others."""
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         likely = self._parts(start, learner).alpha

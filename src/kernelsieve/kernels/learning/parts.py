@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelsieve.kernels.anova import HIGHEST_ORDER, Anova
 from kernelsieve.kernels.learning.components import Components, VarianceComponents
@@ -100,7 +99,7 @@ def learn_parts(
 def best_parts(
     learner: Learner, fits: Sequence[Fit], max_order: int, deadline: float
 ) -> list[PartsFit]:
-    """Kernels of parts with the rates of product kernels, the one with the best likelihood first."""
+    """Kernels of parts with the rates of product kernels, the likeliest first."""
     found = [
         learn_parts(learner, fit, factor, max_order, deadline=deadline)
         for fit in fits
@@ -117,6 +116,6 @@ def _search(
     start: Components | None,
     deadline: float,
 ) -> Components:
-    rows: tuple[NDArray[np.float64], ...] = learner.X[:n], learner.target[:n], learner.noise[:n]
-    search = VarianceComponents(kernel, *rows, n_jobs=learner.n_jobs)
-    return search.search(steps, start, worth=WORTH / rows[1].size, deadline=deadline)
+    X, target, noise = learner.X[:n], learner.target[:n], learner.noise[:n]
+    search = VarianceComponents(kernel, X, target, noise, learner.n_jobs)
+    return search.search(steps, start, worth=WORTH / target.size, deadline=deadline)
