@@ -647,3 +647,29 @@ def test_a_learned_table_model_with_a_linear_part() -> None:
     assert [part.name for part in found.parts[:2]] == ["size", "town"]
     assert np.isnan(values.data[0, 0])
     assert sum(found.order_shares) == pytest.approx(1.0)
+
+
+def test_a_table_of_pairs_has_a_linear_part_and_categories() -> None:
+    rng = np.random.default_rng(0)
+    data = {
+        "size": rng.normal(size=200),
+        "town": rng.choice(["Ulm", "Bonn", "Kiel"], size=200),
+        "age": rng.normal(size=200),
+    }
+    y = 3.0 * data["size"] + (data["town"] == "Ulm") * data["age"] + rng.normal(size=200) / 10
+    model = TableModel("y", max_order=2).fit({**data, "y": y})
+    assert np.abs(model.model_.coef_).max() > 1.0
+    found = explain(model)
+    assert all(part.order <= 2 for part in found.parts)
+    assert [part.name for part in found.parts[:2]] == ["size", "town × age"]
+    few = {name: values[:9] for name, values in data.items()}
+    total = sum(found.part_values(part.columns, few) for part in found.parts) + found.constant
+    np.testing.assert_allclose(total, model.predict(few), atol=1e-8)
+    values = found.shapley(few)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, total, atol=1e-8)
+    curve = found.effect("size")
+    assert curve.effect @ curve.weights[0] == pytest.approx(0.0, abs=1e-8)
+    variance = found.parts[0].variance
+    assert curve.effect**2 @ curve.weights[0] == pytest.approx(variance, rel=1e-8)
+    with pytest.raises(ValueError, match="max_order=2 is for a learned kernel"):
+        TableModel("y", max_order=2, readable=True).fit({**data, "y": y})

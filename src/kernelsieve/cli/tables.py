@@ -100,6 +100,14 @@ def fit(
     drop: DROP = "",
     keep: KEEP = "",
     readable: READABLE = False,
+    max_order: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Learn parts of at most N columns: 2 for main effects and pairs.",
+            show_default="no limit",
+        ),
+    ] = None,
     std: Annotated[
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
     ] = False,
@@ -153,6 +161,7 @@ def fit(
             degree=degree,
             class_weight=class_weight,
             readable=readable,
+            max_order=max_order,
             drop=words(drop),
             keep=words(keep),
             strict=strict,

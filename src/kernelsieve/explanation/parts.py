@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -105,6 +106,11 @@ class PartsDecomposition:
         for some in self.coefficients:
             self.by_part.setdefault(tuple(self.owner[f] for f in some), []).append(some)
         self.by_part.pop((), None)
+        self.slopes: dict[int, Array] = {}  # by input
+        for number, one in enumerate(self.inputs):
+            if model.linear is not None and model.linear[list(one.columns)].any():
+                self.slopes[number] = model.linear[list(one.columns)]
+                self.by_part.setdefault((number,), [])
 
     def _factor(
         self, number: int, columns: list[int], owners: dict[int, tuple[int, int]]
@@ -124,7 +130,18 @@ class PartsDecomposition:
     @cached_property
     def constant(self) -> Array:
         """f_0, the mean of the model: shape (n_outputs,)."""
-        return self.model.offset + self.coefficients[()] @ self.model.weights
+        lines = sum(self._middle(number) @ slopes for number, slopes in self.slopes.items())
+        return self.model.offset + lines + self.coefficients[()] @ self.model.weights
+
+    def _middle(self, number: int) -> Array:
+        """The means of an input's columns."""
+        return self.inputs[number].weights @ self.inputs[number].values
+
+    def _line(self, subset: Subset, rows: Array) -> Any:
+        """What the linear part adds to a part at rows: of shape (B, 1), or 0."""
+        if len(subset) != 1 or subset[0] not in self.slopes:
+            return 0.0
+        return ((rows - self._middle(subset[0])) @ self.slopes[subset[0]])[:, None]
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -150,12 +167,12 @@ class PartsDecomposition:
             size,
             self.n_jobs,
         )
-        return np.concatenate(blocks)
+        return np.concatenate(blocks) + self._line(subset, rows[0])
 
     def deviation(self, subset: Subset, rows: Sequence[Array]) -> Array | None:
         """Posterior standard deviation of f_S at rows: shape (B, outputs); None if not known."""
         subset, rows = _sorted(subset, rows)
-        if self._spread is None or subset not in self.by_part:
+        if self._spread is None or subset not in self._spread.by_part:
             return None
         assert self.model.uncertainty is not None
         size = max(1, BLOCK_ENTRIES // len(self._spread.model.centres))
@@ -207,6 +224,8 @@ class PartsDecomposition:
                 values += (
                     left.sum(axis=1) if len(some) == 1 else left @ self.factors[some[1]].table.T
                 )
+            if len(subset) == 1 and subset[0] in self.slopes:
+                values += self._line(subset, self.inputs[subset[0]].values)[:, 0]
             squares = values**2
             for share in shares:
                 squares = share @ squares
@@ -300,7 +319,8 @@ class PartsDecomposition:
                     for f in some[1:]:
                         product = product * values[f]
                     total += product @ (self.coefficients[some][:, None] * self.model.weights)
-                add(subset, rows, total)
+                own = X[rows][:, list(self.inputs[subset[0]].columns)]
+                add(subset, rows, total + self._line(subset, own))
 
         size = max(1, BLOCK_ENTRIES // (len(self.model.centres) * max(1, len(self.factors))))
         map_row_blocks(block, len(X), size, self.n_jobs)

@@ -68,7 +68,7 @@ class SumOfProducts:
 
 @dataclass(frozen=True)
 class SumOfParts:
-    """f(x) = offset + sum_l weights_l kernel(x, centres_l), on a kernel of parts.
+    """f(x) = offset + <linear, x> + sum_l weights_l kernel(x, centres_l), on a kernel of parts.
 
     Attributes
     ----------
@@ -77,6 +77,8 @@ class SumOfParts:
         Training rows, or landmarks.
     weights : ndarray of shape (s, n_outputs)
     offset : ndarray of shape (n_outputs,)
+    linear : ndarray of shape (d,) or None
+        Slopes of the columns, for a model of one output.
     uncertainty : Uncertainty or None
         The posterior of the weights, where it is known.
     """
@@ -85,6 +87,7 @@ class SumOfParts:
     centres: Array
     weights: Array
     offset: Array
+    linear: Array | None = None
     uncertainty: Uncertainty | None = None
 
 
@@ -136,7 +139,8 @@ def products_of(model: Any) -> Sum:
     if isinstance(model, LearnedRidge):
         products = products_of(model.model_)
         if isinstance(products, SumOfParts):
-            raise NotProductsError("a linear part stands beside the parts of the kernel")
+            offset = products.offset + float(model.intercept_)
+            return replace(products, linear=model.coef_, offset=offset)
         return _plus_linear(products, model.coef_, float(model.intercept_))
     model = _inner(model)
     if not isinstance(model, KernelRidge | KernelSVC):

@@ -27,6 +27,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     ----------
     alphas : array-like of float, optional
         As in KernelRidgeCV.
+    max_order : int, optional
+        As in KernelRidgeCV; the linear part belongs to the single columns.
     random_state : int, default 0
     n_jobs : int, default all cores
 
@@ -55,9 +57,14 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     }
 
     def __init__(
-        self, alphas: Any = None, random_state: Any = 0, n_jobs: int | None = None
+        self,
+        alphas: Any = None,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        max_order: int | None = None,
     ) -> None:
         self.alphas = alphas
+        self.max_order = max_order
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -81,7 +88,10 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
             self.coef_ = scale * linear.coef_.astype(np.float64)
             self.intercept_ = scale * float(linear.intercept_)
         self.model_ = KernelRidgeCV(
-            alphas=self.alphas, random_state=self.random_state, n_jobs=self.n_jobs
+            alphas=self.alphas,
+            max_order=self.max_order,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
         ).fit(X, y - self.linear(X))
         return self
 

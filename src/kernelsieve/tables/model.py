@@ -111,6 +111,9 @@ class TableModel(PersistentEstimator):
         classes are predicted more often than they occur.
     readable : bool, default False
         Use products of columns, never of principal components.
+    max_order : int, optional
+        Learn a model of parts of at most so many columns: 2 for main effects and pairs, which
+        ``explain`` shows exactly. Only where the kernel is learned.
     drop : sequence of str
         Columns to ignore.
     keep : sequence of str
@@ -204,6 +207,7 @@ class TableModel(PersistentEstimator):
         coef0: float = 1.0,
         class_weight: Any = None,
         readable: bool = False,
+        max_order: int | None = None,
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         strict: bool = False,
@@ -223,6 +227,7 @@ class TableModel(PersistentEstimator):
         self.coef0 = coef0
         self.class_weight = class_weight
         self.readable = readable
+        self.max_order = max_order
         self.drop = drop
         self.keep = keep
         self.strict = strict
@@ -469,14 +474,20 @@ class TableModel(PersistentEstimator):
 
     def _fitted(self, X: Any, y: NDArray[Any], seed: int) -> Any:
         """A model of these rows; its alpha and gamma are kept."""
+        if self.max_order is not None and not self._learns():
+            raise ValueError(
+                f"max_order={self.max_order} is for a learned kernel of dense columns: leave out "
+                "kernel, method, n_components, gamma and readable, and columns of sparse words"
+            )
         if self._learns():
             alphas = self._alphas()
             if self.task_ == "regression":
-                model = LearnedRidge(alphas, seed, self.n_jobs).fit(X, y)
+                model = LearnedRidge(alphas, seed, self.n_jobs, self.max_order).fit(X, y)
                 self.alpha_, self.gamma_ = model.alpha, None
                 return model
             classifier = KernelRidgeClassifier(
                 alpha=None if alphas is None else alphas[0],
+                max_order=self.max_order,
                 class_weight=self.class_weight,
                 random_state=seed,
                 n_jobs=self.n_jobs,
