@@ -151,7 +151,7 @@ def test_words_and_errors() -> None:
     assert kernel.relevances().sum() == pytest.approx(1.0)
     assert kernel.with_variances([1, 0, 0, 0, 2, 0]).subsets == ((0,), (1, 4))
     base = Product([1.0, 0.0, 1.0])
-    with pytest.raises(TypeError, match=r"dense rows: pass X.toarray\(\)"):
+    with pytest.raises(ValueError, match=r"dense rows: pass X.toarray\(\)"):
         kernel(sp.csr_array(X))
     with pytest.raises(ValueError, match="but X has 3 columns"):
         kernel(X[:, :3])

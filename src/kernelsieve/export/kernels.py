@@ -73,7 +73,7 @@ def _of_inner_product(graph: Graph, kernel: Kernel, rows: str, points: NDArray[n
         return graph.op("MatMul", graph.op("Div", rows, divisor), unit.T)
     raise ExportError(
         f"{kernel!r} has no formula in ONNX's operators: use a kernel of kernelsieve.kernels other "
-        "than Pairwise (cosine can be exported)"
+        "than Anova and Pairwise (cosine can be exported)"
     )
 
 

@@ -384,5 +384,5 @@ def all_subsets(columns: Sequence[int], max_order: int) -> list[Subset]:
 
 def _dense(X: Any) -> Any:
     if sp.issparse(X):
-        raise TypeError("an Anova kernel centres columns and needs dense rows: pass X.toarray()")
+        raise ValueError("an Anova kernel centres columns and needs dense rows: pass X.toarray()")
     return X

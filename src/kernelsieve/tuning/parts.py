@@ -38,6 +38,7 @@ OPTIONS = LearnOptions(
     widest=FIRST_FACTOR / FACTOR_STEP,
     alpha_step=2.0,
     alpha_sides=2,
+    known_rows=1200,
     final_rows=4000,
     handicap=0.01,
 )
@@ -75,8 +76,10 @@ class PartsSearch(KernelSearch):
         found = [self._judged(compare, learner, start) for start in starts]
         self.tried += found
         best = min(found, key=self._with_handicap)
-        if learner.n_rows > SCREENED_ROWS and not self._late():
-            fit = learner.refine([best.fit], limit, self.verbose)[0]
+        if not self._late():
+            fit = best.fit
+            if learner.n_rows > SCREENED_ROWS:
+                fit = learner.refine([fit], limit, self.verbose)[0]
             climbed = self._climb(compare, learner, replace(best, fit=fit))
             self.tried += climbed
             # What more rows have learned may seem worse at some rows by chance.

@@ -17,8 +17,9 @@ from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.subsets import Subset
 
 MOST_SUBSETS = 300  # of each order above 1: those of the strongest columns
-# Of the sum of all variances: what falls below it is dropped, on few rows and at the end.
-DROPPED, NEGLIGIBLE = 1e-5, 1e-4
+# Of the sum of all variances, and of the noise: what falls below both is dropped, on few rows and
+# at the end. Without noise a small part is all that is left to explain.
+DROPPED, NEGLIGIBLE = (1e-5, 1e-3), (1e-4, 1e-2)
 FIRST_STEPS, STEPS = 8, 12
 # A search stops when a step gains less than so much in log likelihood, of all rows together: what
 # could be gained beyond is what chance has put into these rows.
@@ -89,11 +90,17 @@ def learn_parts(
     kernel = Anova.of(base, X, subsets=subsets)
     found = _search(learner, kernel, min(n, SCREENED_ROWS), FIRST_STEPS, None, deadline)
     if n > SCREENED_ROWS:
-        kept = found.variances >= DROPPED * found.variances.sum()
+        kept = found.variances >= _smallest(found, DROPPED) * found.variances.sum()
         kernel = kernel.with_variances(np.where(kept, 1.0, 0.0))
         start = Components(found.variances[kept], found.noise, (), 0.0)
         found = _search(learner, kernel, n, STEPS, start, deadline)
-    return PartsFit(fit, factor, found.kernel(kernel, NEGLIGIBLE), found.alpha, found)
+    learned = found.kernel(kernel, _smallest(found, NEGLIGIBLE))
+    return PartsFit(fit, factor, learned, found.alpha, found)
+
+
+def _smallest(found: Components, limits: tuple[float, float]) -> float:
+    """The share of the variances below which a subset is dropped."""
+    return min(limits[0], limits[1] * found.alpha)
 
 
 def best_parts(
