@@ -25,6 +25,7 @@ from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.marginals import Marginals
+from kernelsieve.tuning.ridge_errors import LeftOut, SetApart
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]
 RATES = [0.7, 0.5, 0.3, 1.1, 0.8]
@@ -239,10 +240,13 @@ def test_steps_are_those_of_dense_matrices_and_the_evidence_never_falls(outputs:
     parts.append(np.diag(noise))
     covariance = sum(v * C for v, C in zip(np.exp(at), parts, strict=True))
     inverse = np.linalg.inv(covariance)
+    constant = inverse.sum()
+    inverse -= np.outer(inverse.sum(axis=1), inverse.sum(axis=1)) / constant  # an intercept is free
     dual = inverse @ target
     steps = [np.vdot(dual, C @ dual) / np.vdot(inverse, C) / outputs for C in parts]
     np.testing.assert_allclose(np.exp(state.step), steps, rtol=1e-8)
-    evidence = outputs * np.linalg.slogdet(covariance)[1] + np.vdot(dual, target)
+    determinants = np.linalg.slogdet(covariance)[1] + np.log(constant)
+    evidence = outputs * determinants + np.vdot(dual, target)
     assert state.evidence == pytest.approx(-0.5 * evidence / target.size)
     # The monotone step alone never falls either.
     again = search._at(state.at + 0.5 * state.step)
@@ -292,6 +296,35 @@ def test_subsets_are_those_of_the_strongest_columns() -> None:
     fit = learner.screen(["gaussian"])[0]
     kernel = learn_parts(learner, fit, 1.0, 3).kernel
     assert kernel.subsets[int(np.argmax(kernel.variances))] == (0, 1, 2)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_judges_solve_for_the_intercept(outputs: int) -> None:
+    """As the ridge does, whose parts have mean 0 and cannot be a constant."""
+    X, y = planted(120, 3)
+    target = np.stack([y + 5.0, y**2][:outputs], axis=1)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
+    kernel = Anova.of(Product(1.0, "laplacian"), X)
+    outside = np.arange(len(X)) % 4 == 0
+    block = ArraySource(X, target, weights).take(np.arange(len(X)))
+
+    def residuals(known: Any, apart: Any) -> Any:
+        features = NystromFeatures(len(known), kernel=kernel)
+        model = KernelRidge(features, alpha=0.3, refine=True)
+        model.fit(X[known], target[known], weights[known])
+        return target[apart] - model.predict(X[apart]).reshape(len(apart), -1)
+
+    for judge in (SetApart(block, outside, True), LeftOut(block, outside, True)):
+        judge.free_intercept = True
+        found = judge.residuals(kernel, np.array([0.3]))[0]
+        numbers = np.arange(len(X))
+        if isinstance(judge, SetApart):
+            expected = residuals(numbers[~outside], numbers[outside])
+        else:
+            expected = np.concatenate(
+                [residuals(np.delete(numbers, i), np.array([i])) for i in numbers[outside][:4]]
+            )
+        np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-6)
 
 
 # --- models --------------------------------------------------------------------------------------

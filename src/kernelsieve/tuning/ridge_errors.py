@@ -12,7 +12,7 @@ from scipy.linalg import cho_solve
 
 from kernelsieve._parallel import ordered_map
 from kernelsieve.kernels import Kernel
-from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower
+from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower, without_constants
 from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.sources.base import Block
 
@@ -31,7 +31,15 @@ class RidgeErrors(ABC):
     fit_intercept : bool
     n_jobs : int or None
         Threads, where the caller leaves any; the ridges are the same for any number.
+
+    Attributes
+    ----------
+    free_intercept : bool
+        Whether intercepts are solved for, in place of the mean of the target: needed for kernels of
+        functions with mean 0.
     """
+
+    free_intercept = False
 
     def __init__(
         self,
@@ -74,6 +82,8 @@ class LeftOut(RidgeErrors):
             shifted = gram.copy()
             shifted.flat[:: len(gram) + 1] += alpha / self.weights
             _, inverse = inverse_of(shifted)
+            if self.free_intercept:
+                inverse = without_constants(inverse)
             residuals: Array = (inverse @ self.y) / np.diag(inverse)[:, None]
             return residuals[self.outside]
 
@@ -105,9 +115,15 @@ class SetApart(RidgeErrors):
             shifted.flat[:: len(gram) + 1] += alpha / self.weights[~self.outside]
             lower, _ = regularised_cholesky(shifted, 0.0)
             # As an upper factor it is in Fortran's order, and is not copied.
-            dual = cho_solve((lower.T, False), self.y[~self.outside], check_finite=False)
-            residuals: Array = self.y[self.outside] - cross @ dual
-            return residuals
+            y = self.y[~self.outside]
+            known = np.hstack([y, np.ones((len(y), 1))]) if self.free_intercept else y
+            dual = cho_solve((lower.T, False), known, check_finite=False)
+            if not self.free_intercept:
+                residuals: Array = self.y[self.outside] - cross @ dual
+                return residuals
+            intercepts = dual[:, :-1].sum(axis=0) / dual[:, -1].sum()
+            dual = dual[:, :-1] - dual[:, -1:] * intercepts
+            return np.asarray(self.y[self.outside] - cross @ dual - intercepts)
 
         return list(ordered_map(unseen, alphas, self.n_jobs))
 

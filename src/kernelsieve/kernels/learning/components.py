@@ -7,7 +7,8 @@ is a Gaussian process with covariance O = sum_S v_S C_S + noise D. For a = O^-1 
 
 minorises the likelihood and maximises what it minorised with, so that the likelihood never falls
 (Zhou, Hu, Zhou, Lange 2019, "MM algorithms for variance components models"). Longer steps are tried
-first, and kept where the likelihood rises.
+first, and kept where the likelihood rises. The parts have mean 0 and leave a constant to an
+intercept without a prior: the likelihood is the restricted one, with O^-1 without constants.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.subsets import add_pulls, add_subsets
 from kernelsieve._parallel import map_row_blocks, one_thread_in_blas, ordered_row_blocks
 from kernelsieve.kernels.anova import Anova, AnovaTiles
-from kernelsieve.kernels.learning.likelihood import inverse_of
+from kernelsieve.kernels.learning.likelihood import inverse_of, without_constants
 
 Array = NDArray[np.float64]
 
@@ -147,6 +148,8 @@ class VarianceComponents:
         covariance = self._covariance(values[:-1])
         covariance.flat[:: n + 1] += values[-1] * self.noise
         log_determinant, inverse = inverse_of(covariance)
+        log_determinant += math.log(inverse.sum())
+        inverse = without_constants(inverse)
         dual = inverse @ self.target
         fit = float(np.vdot(dual, self.target))
         traces, squares = self._pulls(inverse, dual)

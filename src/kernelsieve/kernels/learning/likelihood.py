@@ -170,6 +170,12 @@ def inverse_of(matrix: Array) -> tuple[float, Array]:
     raise LinAlgError("the covariance is not positive definite at any jitter: X holds huge values")
 
 
+def without_constants(inverse: Array) -> Array:
+    """P = A^-1 - A^-1 1 1^T A^-1 / (1^T A^-1 1): what an intercept without a penalty leaves."""
+    sums = inverse.sum(axis=1)
+    return inverse - np.outer(sums, sums) / sums.sum()
+
+
 def inverse_of_lower(lower: Array) -> Array:
     """The inverse of a lower triangle, by halves."""
     n = len(lower)
