@@ -28,6 +28,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     alphas : array-like of float, optional
         As in KernelRidgeCV.
     random_state : int, default 0
+    time_limit : float, optional
+        As in KernelRidgeCV.
     n_jobs : int, default all cores
 
     Attributes
@@ -55,10 +57,15 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     }
 
     def __init__(
-        self, alphas: Any = None, random_state: Any = 0, n_jobs: int | None = None
+        self,
+        alphas: Any = None,
+        random_state: Any = 0,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.alphas = alphas
         self.random_state = random_state
+        self.time_limit = time_limit
         self.n_jobs = n_jobs
 
     def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
@@ -81,7 +88,10 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
             self.coef_ = scale * linear.coef_.astype(np.float64)
             self.intercept_ = scale * float(linear.intercept_)
         self.model_ = KernelRidgeCV(
-            alphas=self.alphas, random_state=self.random_state, n_jobs=self.n_jobs
+            alphas=self.alphas,
+            random_state=self.random_state,
+            time_limit=self.time_limit,
+            n_jobs=self.n_jobs,
         ).fit(X, y - self.linear(X))
         return self
 
