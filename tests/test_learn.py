@@ -16,6 +16,7 @@ from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_fam
 from kernelsieve.kernels.learning.likelihood import Objective, inverse_of
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
+from kernelsieve.models._learned import affordable_size
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning.learned import LearnOptions, choose_learned
@@ -198,6 +199,12 @@ def test_several_families_come_best_first():
     assert sorted(fit.family for fit in several) == sorted(LEARNABLE)
     assert (several[0].family == "laplacian") != (several[1].family == "laplacian")
     assert repr(learn(X, y, random_state=0)).startswith("LearnedKernel(")
+
+
+def test_fewer_features_where_time_is_short():
+    assert affordable_size(10**9, 1000, 1.0) < 200
+    assert affordable_size(10**9, 50, 1.0) == 50
+    assert affordable_size(1000, 300, 1e9) == 300
 
 
 def test_a_time_limit_is_kept():

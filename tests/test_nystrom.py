@@ -16,7 +16,15 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from kernelsieve import KernelRidge, NystromFeatures
 from kernelsieve.diagnostics import spectral_epsilon
-from kernelsieve.kernels import Exponential, Gaussian, Laplacian, Matern, Pairwise, resolve_kernel
+from kernelsieve.kernels import (
+    Exponential,
+    Gaussian,
+    Laplacian,
+    Matern,
+    Pairwise,
+    Product,
+    resolve_kernel,
+)
 from kernelsieve.linalg.whitening import whitening_of
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.testing import FeatureMapBattery
@@ -323,6 +331,18 @@ def test_float32_is_stable_where_the_landmarks_are_nearly_dependent() -> None:
     C = kernel(X.astype(np.float32), L.astype(np.float32))
     naive = (C @ whitening_of(kernel(L), np.float64).astype(np.float32)).astype(np.float64)
     assert np.abs(naive @ naive.T - K).max() > 1e-2
+
+
+def test_an_almost_constant_kernel_in_float32() -> None:
+    """Mixing the products of its raw values left a matrix with eigenvalues below -alpha."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2)).astype(np.float32)
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=len(X))
+    kernel = Product(0.1, "matern52")
+    features = NystromFeatures(300, kernel=kernel, random_state=0)
+    model = KernelRidge(features, alpha=1e-7).fit(X, y)
+    error = np.sqrt(np.mean((model.predict(X) - np.sin(2.0 * X[:, 0])) ** 2))
+    assert error < 0.04
 
 
 def test_float32_rows_of_a_map_fitted_in_float64() -> None:

@@ -12,8 +12,10 @@ from support.tables import flats, written
 from typer.testing import CliRunner
 
 import kernelsieve
-from kernelsieve import KernelRidge, TableModel, cli
+from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
 from kernelsieve.tables import TableError, TableNotice, read_table, readers
+from kernelsieve.tables.facts import monomial_facts
+from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches
 from kernelsieve.tables.sampling import joined, sampled
 
@@ -112,3 +114,40 @@ def test_classes_are_learned_from_the_sample_and_that_is_said(
     outcome = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     assert outcome.exit_code == 0
     assert "learned from a sample of 100 of 400 rows" in outcome.stderr
+
+
+def test_a_sample_of_a_table_in_memory(tmp_path: Path) -> None:
+    table = flats(900)
+    model = TableModel("rent", sample_rows=300, random_state=0, **QUICK).fit(table)
+    assert model.facts_["rows"] == 900
+    whole = TableModel("rent", random_state=0, **QUICK).fit(table)
+    np.testing.assert_allclose(
+        model.facts_["scores"]["RMSE"], whole.facts_["scores"]["RMSE"], rtol=0.5
+    )
+    named = model.encoder_.get_feature_names_out()
+    assert list(named) == list(whole.encoder_.get_feature_names_out())
+
+
+def test_products_beside_a_linear_part_are_listed() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = 5.0 * X[:, 0] + X[:, 1] * X[:, 2]
+    learned = LearnedRidge().fit(X, y)
+    features = AdaptiveFeatures(40, kernel="poly", degree=2, rotate=False, random_state=0)
+    learned.model_ = KernelRidge(features, alpha=1e-3).fit(X, y - learned.linear(X))
+    names = np.array(["a", "b", "c"], dtype=object)
+    assert monomial_facts(learned, X, names, 0)["names"][0] == "b c"
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0])
+def test_a_time_limit_must_be_positive(limit: float) -> None:
+    with pytest.raises(ValueError, match="time_limit"):
+        TableModel("rent", time_limit=limit).fit(flats(60))
+
+
+def test_fit_takes_a_time_limit(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", flats(200))
+    words = ["fit", str(path), "--target", "rent", "--time-limit", "5", "--no-baselines"]
+    found = CliRunner().invoke(cli.app, [*words, "-o", str(tmp_path / "m.ks")])
+    assert found.exit_code == 0, found.output
+    assert kernelsieve.load(tmp_path / "m.ks").time_limit == 5.0

@@ -115,6 +115,10 @@ def fit(
         int | None,
         typer.Option(metavar="N", help="Read in batches, learn from N rows.", show_default="auto"),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds to learn, about.", show_default="no limit"),
+    ] = None,
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Do not compare with other models.")
     ] = False,
@@ -166,6 +170,7 @@ def fit(
             keep=words(keep),
             strict=strict,
             sample_rows=sample_rows,
+            time_limit=time_limit,
             baselines=not no_baselines,
             random_state=seed,
             n_jobs=threads,

@@ -35,6 +35,9 @@ from kernelsieve.tuning.parts import choose_parts
 # From the largest on, which is the quickest to solve for. The alpha of a few thousand rows without
 # noise may be too small to solve for with all.
 ALPHA_STEPS = (64.0, 16.0, 4.0, 1.0)
+LOCAL_SECONDS = 3e-5  # for each row, to try a correction by neighbours: on two cores, about
+TIMED_ROWS = 2048
+FEWEST_FEATURES = 100
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,13 @@ def fit_learned(
         verbose=verbose,
     )
     options: dict[str, Any] = {"random_state": judge.seed, "n_jobs": ridge.n_jobs}
-    kind = AutoFeatures
-    if chosen.exact or isinstance(chosen.kernel, Anova):
-        kind = NystromFeatures
-    features = kind(chosen.n_components, kernel=chosen.kernel, alpha=chosen.alpha, **options)
+    parts = isinstance(chosen.kernel, Anova)
+    kind = NystromFeatures if chosen.exact or parts else AutoFeatures
+    size = chosen.n_components
+    if time_limit is not None:
+        left = began + time_limit - time.monotonic()
+        size = affordable_size(given.shape[0], size, left)
+    features = kind(size, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
     if residuals is not None:
@@ -127,12 +133,28 @@ def fit_learned(
     if len(unseen) < 2 or time.monotonic() > deadline:
         return learned
     nearest = learned
-    if local and max_order is None and model._why_not_local(rows) is None:
+    in_time = LOCAL_SECONDS * rows.shape[0] <= deadline - time.monotonic()
+    if local and in_time and max_order is None and model._why_not_local(rows) is None:
         nearest = _corrected(learned, rows)
     if chosen.full is None or time.monotonic() > deadline:
         return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
+
+
+def affordable_size(n_rows: int, size: int, seconds: float) -> int:
+    """As many features, up to ``size``, as a ridge on them is fitted to ``n_rows`` in some seconds.
+
+    The products of a block of features are timed on this machine; to evaluate the features takes
+    about as long.
+    """
+    block = np.ones((TIMED_ROWS, size))
+    began = time.perf_counter()
+    block.T @ block
+    needed = 2.0 * (time.perf_counter() - began) * max(1.0, n_rows / TIMED_ROWS)
+    if needed <= seconds:
+        return size
+    return max(min(size, FEWEST_FEATURES), int(size * math.sqrt(max(seconds, 0.0) / needed)))
 
 
 def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

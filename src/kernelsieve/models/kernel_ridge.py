@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -376,7 +377,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
             raise ValueError(f"y has {outputs} outputs, but earlier rows had {known}")
         if forget and not first:
             self._equations = self._equations.faded(1.0 - float(forget))
-        self._equations += self._accumulate(rows)
+        # Not from raw values: later rows cannot repair what their rounding did to earlier ones.
+        self._equations += self._accumulate(rows, raw=False)
         self._adopt(solve_ridge(self._equations, alpha, self.fit_intercept))
         return self
 
@@ -397,12 +399,28 @@ class KernelRidge(RegressorMixin, FeatureModel):
         rounding = self._rounding(rows)
         single = rounding is not None and rounding.bound(alpha) <= FLOAT32_BOUND
         equations = self._accumulate(rows, single)
-        solution = solve_ridge(equations, alpha, self.fit_intercept)
+        solution = self._stable(equations, rows, alpha)
         if single and rounding is not None:
             allowed = FLOAT32_ERROR * equations.target_deviations()
             if (rounding.error(solution) > allowed).any():
                 solution = self._corrected(solution, rows, alpha)
         self._adopt(solution)
+
+    def _stable(self, equations: NormalEquations, rows: Source, alpha: float) -> RidgeSolution:
+        """Solve; again from features in place of their raw values if rounding asked for a shift.
+
+        Mixing the products of raw values is quick, but where the kernel is almost constant it
+        magnifies their rounding beyond a small alpha.
+        """
+        mixed = mixing_of(self.features_, rows.dtype) is not None
+        try:
+            solution = solve_ridge(equations, alpha, self.fit_intercept)
+            if not mixed or solution.posterior.shift <= 2.0 * alpha:
+                return solution
+        except LinAlgError:
+            if not mixed:
+                raise
+        return solve_ridge(self._accumulate(rows, raw=False), alpha, self.fit_intercept)
 
     def _corrected(self, solution: RidgeSolution, rows: Source, alpha: float) -> RidgeSolution:
         """Undo the rounding of float32 products in another pass, far cheaper than the first."""
@@ -419,10 +437,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
         Z = self.features_._transform_block(block.X)
         return Float32Rounding(Z, block.weights, n, self._rows_per_block(n))
 
-    def _accumulate(self, rows: Source, single: bool = False) -> NormalEquations:
+    def _accumulate(self, rows: Source, single: bool = False, raw: bool = True) -> NormalEquations:
         """The normal equations of the targets on the features, from a few blocks at a time."""
         self._check_gram(self.features_.n_components_, "use KernelRidge(solver='cg'), or ")
-        mixing = mixing_of(self.features_, rows.dtype)
+        mixing = mixing_of(self.features_, rows.dtype) if raw else None
         total: NormalEquations = self._reduce(
             lambda Z, block: NormalEquations.of_block(Z, block.y, block.weights, single),
             rows,

@@ -25,6 +25,7 @@ from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
 from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.monomials import Ranking, ranked_monomials
 from kernelsieve.tables.verdict import check_verdict, verdict_lines
 
@@ -180,8 +181,9 @@ def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) ->
     features = _chosen(model.features_)
     ridge = getattr(model, "ridge_", model)
     if isinstance(features, SampledFeatures) and not features.rotate_:
-        found = ranked_monomials(ridge, X[rows], names)
-        return _monomials(found, None)
+        # Beside a linear part, the products are those of what it leaves.
+        products = ridge.model_ if isinstance(ridge, LearnedRidge) else ridge
+        return _monomials(ranked_monomials(products, X[rows], names), None)
     scores = ridge.predict(X[rows])
     stand_in = KernelRidge(
         AdaptiveFeatures(

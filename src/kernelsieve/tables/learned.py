@@ -30,6 +30,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
     max_order : int, optional
         As in KernelRidgeCV; the linear part belongs to the single columns.
     random_state : int, default 0
+    time_limit : float, optional
+        As in KernelRidgeCV.
     n_jobs : int, default all cores
 
     Attributes
@@ -60,12 +62,14 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         self,
         alphas: Any = None,
         random_state: Any = 0,
+        time_limit: float | None = None,
         n_jobs: int | None = None,
         max_order: int | None = None,
     ) -> None:
         self.alphas = alphas
         self.max_order = max_order
         self.random_state = random_state
+        self.time_limit = time_limit
         self.n_jobs = n_jobs
 
     def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
@@ -91,6 +95,7 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
             alphas=self.alphas,
             max_order=self.max_order,
             random_state=self.random_state,
+            time_limit=self.time_limit,
             n_jobs=self.n_jobs,
         ).fit(X, y - self.linear(X))
         return self

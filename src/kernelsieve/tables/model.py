@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import root_seed
+from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._state import (
     PersistentEstimator,
     array,
@@ -67,8 +68,11 @@ from kernelsieve.tuning.methods import feature_map, find_method
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
 DEFAULT_FEATURES = 2_000
-DEFAULT_SAMPLE = 100_000  # rows of a file that does not fit in memory
-SOLVED_ROWS = 200_000  # of a file, between two solutions of the ridge
+DEFAULT_SAMPLE = 100_000  # rows that a large table is learned from
+LARGE_ROWS = 500_000  # of a table; beyond, more rows only make the ridge more certain
+ROWS_PER_FEATURE = 500  # the ridge of a large table loses a tenth of a per cent with so many
+BATCH_ROWS = 50_000
+SOLVED_ROWS = 200_000  # between two solutions of the ridge
 TUNING_LANDMARKS = 600  # uniform ones: quick, and good enough to compare gammas
 WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 
@@ -122,8 +126,11 @@ class TableModel(PersistentEstimator):
         Raise a TableError for missing values, columns that cannot be used, and categories not seen
         in training.
     sample_rows : int, optional
-        For files: read them in batches, and learn from a random sample of so many rows; see
-        `fit_file`. None reads a file whole if it fits in memory.
+        Learn from a random sample of so many rows, and read files in batches; see `fit_file`. None
+        takes 100,000 rows of tables with more than 500,000 and of files beyond 256 MB.
+    time_limit : float, optional
+        About how many seconds the model may learn, a comparison with other models apart. A learned
+        kernel tries less and has fewer features then. None sets no limit.
     baselines : bool, default False
         Compare the model with a constant, a linear model and gradient boosting on the rows set
         aside.
@@ -212,6 +219,7 @@ class TableModel(PersistentEstimator):
         keep: Sequence[str] = (),
         strict: bool = False,
         sample_rows: int | None = None,
+        time_limit: float | None = None,
         baselines: bool = False,
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -232,6 +240,7 @@ class TableModel(PersistentEstimator):
         self.keep = keep
         self.strict = strict
         self.sample_rows = sample_rows
+        self.time_limit = time_limit
         self.baselines = baselines
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -257,14 +266,30 @@ class TableModel(PersistentEstimator):
         """
         if y is None and (isinstance(data, str) or hasattr(data, "__fspath__")):
             return self.fit_file(data, progress=progress)
-        start = time.perf_counter()
+        start, seed = time.perf_counter(), root_seed(self.random_state)
         self._check_choices()
         progress("reading")
         table, name = with_target(as_table(data), self.target, y)
+        size = self._sample_size(table.n_rows > LARGE_ROWS)
+        if size is None or table.n_rows <= size:
+            return self._fit_table(table, name, seed, start, progress)
+        sample = table.take(keyed_rows(table.n_rows, size, seed, "sample of rows"))
+        self._fit_table(sample, name, seed, start, progress)
+        return self._fit_ridge(table.batches(BATCH_ROWS), table.n_rows, seed, start, progress)
+
+    def _sample_size(self, large: bool) -> int | None:
+        """Rows to learn from, or None for all."""
+        if self.sample_rows is None:
+            return DEFAULT_SAMPLE if large else None
+        return check_count(self.sample_rows, "sample_rows", "the model is learned from these rows")
+
+    def _fit_table(
+        self, table: Table, name: str | None, seed: int, start: float, progress: Progress
+    ) -> Self:
+        """Fit to all rows of a table."""
         table, self.target_ = rows_with_target(table, name, self.drop, self.strict)
         self.task_, y = task_and_targets(table, self.target_, self.task)
         self.readings_ = table.readings
-        seed = root_seed(self.random_state)
         self.encoder_ = TableEncoder([*self.drop, self.target_], self.strict, self.keep)
         X = self._fit_encoder(self.encoder_, table, y, seed)
         judged = self._judged(table, y, seed, progress)
@@ -292,9 +317,9 @@ class TableModel(PersistentEstimator):
     ) -> Self:
         """Fit to a table in a file, which need not fit in memory.
 
-        With ``sample_rows``, or if reading the file whole would take more than half of the memory,
-        the file is read in batches: once to draw a sample of rows, which everything is learned from
-        and judged on, and, for a regression, once more to fit the ridge to all rows.
+        With ``sample_rows``, or if the file is larger than 256 MB or half of the memory, it is
+        read in batches: once to draw a sample of rows, which everything is learned from and judged
+        on, and, for a regression, once more to fit the ridge to up to 500 rows for each feature.
 
         Parameters
         ----------
@@ -308,51 +333,71 @@ class TableModel(PersistentEstimator):
         -------
         self
         """
-        if self.sample_rows is None and not too_large(path):
+        size = self._sample_size(too_large(path))
+        if size is None:
             return self.fit(read_table(path, **text), progress=progress)
-        check_choice(self.task, "task", TASKS)
-        size = DEFAULT_SAMPLE if self.sample_rows is None else self.sample_rows
-        check_count(size, "sample_rows", "the model is learned from these rows")
+        self._check_choices()
         start, seed = time.perf_counter(), root_seed(self.random_state)
         table, total = sampled(path, size, seed, progress, text)
-        self.fit(table, progress=progress)
-        if total > table.n_rows and self.task_ == "regression":
-            self._fit_ridge_to_file(path, total, progress, text)
-            self.facts_["rows"] = total
-        elif total > table.n_rows:
-            notice(f"learned from a sample of {table.n_rows:,} of {total:,} rows")
-        self.facts_["seconds"] = time.perf_counter() - start
+        table, name = with_target(table, self.target, None)
+        self._fit_table(table, name, seed, start, progress)
+        if total > table.n_rows:
+            self._fit_ridge(read_batches(path, **text), total, seed, start, progress)
         return self
 
-    def _fit_ridge_to_file(
-        self, path: Any, total: int, progress: Progress, text: dict[str, Any]
-    ) -> None:
-        """Fit the ridge to all rows of a file; the encoder and the map stay as they are."""
+    def _fit_ridge(
+        self, batches: Iterable[Table], total: int, seed: int, start: float, progress: Progress
+    ) -> Self:
+        """Fit the ridge to more rows than the sample; the encoder and the map stay as they are."""
+        sample = self.facts_["rows"]
+        size = ROWS_PER_FEATURE * self.model_.features_.n_components_
+        left = self._seconds_left(start)
+        if self.task_ != "regression" or size <= sample or left <= 0.0:
+            notice(f"learned from a sample of {sample:,} of {total:,} rows")
+            return self
         learned = self.model_ if isinstance(self.model_, LearnedRidge) else None
         ridge = KernelRidge(self.model_.features_, alpha=self.alpha_, n_jobs=self.n_jobs)
         waiting: list[tuple[Any, Any]] = []
-        done = 0
+        done = taken = 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TableNotice)  # the sample gave them already
-            for table in read_batches(path, **text):
+            for number, table in enumerate(batches):
                 done += table.n_rows
-                known = ~is_missing(table.column(self.target_))
+                keys = stream(seed, "rows of the ridge", number).random(table.n_rows)
+                known = ~is_missing(table.column(self.target_)) & (keys * total < size)
                 table = table.take(np.flatnonzero(known))
                 values = table.column(self.target_)
                 if values.dtype.kind != "f" or not np.isfinite(values).all():
-                    raise TableError(f"{path}: the target {self.target_!r} is not always a number")
+                    raise TableError(
+                        f"{table.where}: the target {self.target_!r} is not always a number"
+                    )
                 if table.n_rows:
                     X = self.encoder_.transform(table)
                     y = values if learned is None else values - learned.linear(X)
                     waiting.append((_in_float_type(X, total), y))
+                    taken += table.n_rows
                 progress(f"fitting: {done / total:.0%} of {total:,} rows")
-                if done >= total or sum(len(y) for _, y in waiting) >= SOLVED_ROWS:
+                if waiting and (done >= total or sum(len(y) for _, y in waiting) >= SOLVED_ROWS):
                     ridge.partial_fit(BlockSource(waiting))
                     waiting = []
+                    if self._seconds_left(start) <= 0.0:
+                        break
+        if done < total:
+            notice(f"time_limit={self.time_limit:g} ended the fit after {done:,} of {total:,} rows")
+        elif taken < done:
+            notice(f"fitted to {taken:,} of {total:,} rows: {ROWS_PER_FEATURE} for each feature")
         if learned is None:
             self.model_ = ridge
         else:
             learned.model_ = ridge
+        self.facts_["rows"] = done
+        self.facts_["seconds"] = time.perf_counter() - start
+        return self
+
+    def _seconds_left(self, start: float) -> float:
+        if self.time_limit is None:
+            return math.inf
+        return start + self.time_limit - time.perf_counter()
 
     def _fit_encoder(
         self, encoder: TableEncoder, table: Table, y: NDArray[Any], seed: int
@@ -408,6 +453,8 @@ class TableModel(PersistentEstimator):
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
         find_method(self.method)
+        if self.time_limit is not None:
+            check_positive(self.time_limit, "time_limit", "it is the seconds that a fit may take")
         if self.n_components is not None:
             check_count(self.n_components, "n_components", "it is the number of features")
         self._alphas()
@@ -480,15 +527,18 @@ class TableModel(PersistentEstimator):
                 "kernel, method, n_components, gamma and readable, and columns of sparse words"
             )
         if self._learns():
+            # One model is judged and another is kept; reading and explaining take time, too.
+            seconds = None if self.time_limit is None else 0.4 * self.time_limit
             alphas = self._alphas()
             if self.task_ == "regression":
-                model = LearnedRidge(alphas, seed, self.n_jobs, self.max_order).fit(X, y)
+                model = LearnedRidge(alphas, seed, seconds, self.n_jobs, self.max_order).fit(X, y)
                 self.alpha_, self.gamma_ = model.alpha, None
                 return model
             classifier = KernelRidgeClassifier(
                 alpha=None if alphas is None else alphas[0],
                 max_order=self.max_order,
                 class_weight=self.class_weight,
+                time_limit=seconds,
                 random_state=seed,
                 n_jobs=self.n_jobs,
             ).fit(X, y)

@@ -14,11 +14,14 @@ from kernelsieve.tables.readers import read_batches
 from kernelsieve.tables.table import Table, TableError
 
 BYTES_PER_BYTE = 6  # of memory, to read a text file whole
+LARGE_FILE = 2**28  # bytes
 
 
 def too_large(path: str | os.PathLike[str]) -> bool:
-    """Whether a file should not be read whole: it would take more than half of the memory."""
+    """Whether a file should be read in batches: it is large, or takes half of the memory."""
     try:
+        if os.path.getsize(path) > LARGE_FILE:
+            return True
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return 2 * BYTES_PER_BYTE * os.path.getsize(path) > memory
     except (OSError, ValueError, AttributeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -63,6 +63,11 @@ class Table:
         if name not in self.columns:
             raise TableError(f"{self.where} has no column {name!r}: it has {listed(self.columns)}")
         return self.columns[name]
+
+    def batches(self, n_rows: int) -> Iterator[Table]:
+        """The same rows in tables of at most ``n_rows``."""
+        for start in range(0, self.n_rows, n_rows):
+            yield self.take(np.arange(start, min(start + n_rows, self.n_rows)))
 
     def take(self, rows: NDArray[np.int64]) -> Table:
         """Some of the rows."""

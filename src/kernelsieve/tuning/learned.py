@@ -74,6 +74,9 @@ class LearnOptions:
     worth : float
         The relative gain below which the next factor is not tried: the width and alpha of rough
         kernels do almost the same, and the search should not walk on along that valley.
+    spare_digits : float
+        On landmarks a narrower kernel, or a larger alpha, may be worse by so much: features of an
+        almost constant kernel, whose use is in its last digits, lose more in float32.
     alpha_step : float
         Between ridges that are tried.
     alpha_sides : int
@@ -110,6 +113,7 @@ class LearnOptions:
     widest: float = 1.0 / 64.0
     linear: float = 1.0 / 8.0
     worth: float = 0.005
+    spare_digits: float = 0.002
     alpha_step: float = 4.0
     alpha_sides: int = 1
     shares: tuple[float, ...] = (0.2, 0.6)
@@ -371,7 +375,11 @@ class KernelSearch:
             return best
         settled = self._climb(final, learner, best)
         self.tried += settled
-        return self._best(settled)
+        limit = (1.0 + self._spare(final)) * self._best(settled).rmse
+        return max((one for one in settled if one.rmse <= limit), key=lambda one: one.factor)
+
+    def _spare(self, judge: RidgeErrors) -> float:
+        return self.options.spare_digits if isinstance(judge, OnLandmarks) else 0.0
 
     def _is_affordable(self, best: Judged, learner: Learner) -> bool:
         work = product_work(self.kernel(best, learner), *self.rows.shape)
@@ -585,14 +593,20 @@ class KernelSearch:
             else:  # one eigendecomposition serves all
                 alphas = list(np.logspace(-8.0, 4.0, 25))
                 errors = list(judge.errors(kernel, np.array(alphas)))
-        best = self._pick(alphas, errors, start, learner)
+        best = self._pick(alphas, errors, judge, start, learner)
         return replace(start, alpha=float(alphas[best]), rmse=float(errors[best]))
 
     def _pick(
-        self, alphas: list[float], errors: list[float], start: Judged, learner: Learner
+        self,
+        alphas: list[float],
+        errors: list[float],
+        judge: RidgeErrors,
+        start: Judged,
+        learner: Learner,
     ) -> int:
         """The place of the alpha to take."""
-        return int(np.argmin(errors))
+        near = np.flatnonzero(np.array(errors) <= (1.0 + self._spare(judge)) * min(errors))
+        return int(max(near, key=lambda number: alphas[number]))
 
     def warn_at_edge(self, best: Judged, n_rows: int) -> None:
         """Warn if the best width is the last that was allowed."""

@@ -134,7 +134,12 @@ class PartsSearch(KernelSearch):
         return super()._judged(judge, learner, replace(start, alpha=likely))
 
     def _pick(
-        self, alphas: list[float], errors: list[float], start: Judged, learner: Learner
+        self,
+        alphas: list[float],
+        errors: list[float],
+        judge: RidgeErrors,
+        start: Judged,
+        learner: Learner,
     ) -> int:
         """The alpha next to that of the likelihood among those that are about as good.
 
