@@ -418,11 +418,12 @@ def _table_answers(estimator: TableModel, X: Any) -> dict[str, Any]:
 
 
 def takes_sparse(estimator: Any) -> bool:
-    """Whether scikit-learn's tags say so; warps of a product kernel are for dense rows."""
+    """Whether scikit-learn's tags say so; warps and kernels of parts are for dense rows."""
     from sklearn.utils import get_tags
 
-    warped = getattr(getattr(estimator, "kernel_", None), "warps", None) is not None
-    return bool(get_tags(estimator).input_tags.sparse) and not warped
+    kernel = getattr(getattr(estimator, "features_", estimator), "kernel_", None)
+    dense = isinstance(kernel, Anova) or getattr(kernel, "warps", None) is not None
+    return bool(get_tags(estimator).input_tags.sparse) and not dense
 
 
 def as_bits(value: Any) -> Any:
