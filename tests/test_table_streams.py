@@ -151,3 +151,12 @@ def test_fit_takes_a_time_limit(tmp_path: Path) -> None:
     found = CliRunner().invoke(cli.app, [*words, "-o", str(tmp_path / "m.ks")])
     assert found.exit_code == 0, found.output
     assert kernelsieve.load(tmp_path / "m.ks").time_limit == 5.0
+
+
+def test_fit_takes_an_order(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", flats(200))
+    words = ["fit", str(path), "--target", "rent", "--max-order", "2", "--no-baselines"]
+    found = CliRunner().invoke(cli.app, [*words, "-o", str(tmp_path / "m.ks")])
+    assert found.exit_code == 0, found.output
+    parts = kernelsieve.explain(kernelsieve.load(tmp_path / "m.ks")).parts
+    assert {part.order for part in parts} <= {1, 2}
