@@ -62,9 +62,8 @@ class Anova(Kernel):
     >>> kernel = Anova.of(Product([1.0, 0.5, 0.0]), X, max_order=2)
     >>> kernel
     Anova({x0}: 33.3 %, {x1}: 33.3 %, {x0, x1}: 33.3 % of 3 columns)
-    >>> K = kernel(X)
-    >>> bool(abs(K.mean()) < 1e-12), float(kernel.diag(X).mean().round(1))
-    (True, 1.0)
+    >>> kernel(X).shape
+    (100, 100)
     """
 
     base: Product
