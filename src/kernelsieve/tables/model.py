@@ -384,7 +384,7 @@ class TableModel(PersistentEstimator):
                         break
         if done < total:
             notice(f"time_limit={self.time_limit:g} ended the fit after {done:,} of {total:,} rows")
-        elif taken < done:
+        elif size < total:
             notice(f"fitted to {taken:,} of {total:,} rows: {ROWS_PER_FEATURE} for each feature")
         if learned is None:
             self.model_ = ridge
