@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -324,6 +325,8 @@ def _share(n: int, options: LearnOptions) -> int:
 class KernelSearch:
     """The choice of a kernel among some of the rows."""
 
+    zero_means: ClassVar[bool] = False  # of the kernel's functions: only an intercept has a mean
+
     rows: Source
     judge: Judge
     alphas: Array | None
@@ -464,7 +467,7 @@ class KernelSearch:
         free = self.judge.groups is None and self.judge.order is None
         if free and len(among) <= options.left_out_rows:
             judges = np.isin(among, others)
-            return LeftOut(self.rows.take(among), judges, self.fit_intercept, self.n_jobs)
+            return LeftOut(self.rows.take(among), judges, *self._ridge())
         apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
         known = np.setdiff1d(among, apart) if free else learners
         known = known[keyed_rows(len(known), options.known_rows, self.seed, "known")]
@@ -497,7 +500,11 @@ class KernelSearch:
     def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
         together = np.union1d(known, apart)
         judges = np.isin(together, apart)
-        return SetApart(self.rows.take(together), judges, self.fit_intercept, self.n_jobs)
+        return SetApart(self.rows.take(together), judges, *self._ridge())
+
+    def _ridge(self) -> tuple[bool, int | None, bool]:
+        """How a judge solves for its ridges."""
+        return self.fit_intercept, self.n_jobs, self.fit_intercept and self.zero_means
 
     # --- the search ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from kernelsieve.kernels import Anova, Product
 from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner, best_of_families
@@ -27,7 +27,7 @@ from kernelsieve.tuning.learned import (
     Rows,
     choose_learned,
 )
-from kernelsieve.tuning.ridge_errors import RidgeErrors, SetApart
+from kernelsieve.tuning.ridge_errors import RidgeErrors
 
 FAMILIES = ("laplacian", "matern32", "gaussian")
 FIRST_FACTOR = 2.0  # of rates that were learned for a product of all columns
@@ -58,6 +58,8 @@ def choose_parts(rows: Source, max_order: int, **options: Any) -> Chosen:
 @dataclass
 class PartsSearch(KernelSearch):
     """The choice of a kernel of parts among some of the rows."""
+
+    zero_means: ClassVar[bool] = True
 
     max_order: int = 2
     learned: dict[tuple[int, float, int], tuple[Fit, Learner, PartsFit]] = field(
@@ -115,16 +117,6 @@ class PartsSearch(KernelSearch):
         change = self._parts(new, learner).alpha / known.alpha
         step = self.options.alpha_step
         return replace(new, alpha=best.alpha * min(max(change, 1.0 / step), step)), learner
-
-    def _compare(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
-        judge = super()._compare(among, learners, others)
-        judge.free_intercept = self.fit_intercept
-        return judge
-
-    def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
-        judge = super()._set_apart(known, apart)
-        judge.free_intercept = self.fit_intercept
-        return judge
 
     def warn_at_edge(self, best: Judged, n_rows: int) -> None:
         """Nothing to warn of: there are three factors, and variances make up for the others."""

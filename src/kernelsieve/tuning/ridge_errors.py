@@ -31,15 +31,10 @@ class RidgeErrors(ABC):
     fit_intercept : bool
     n_jobs : int or None
         Threads, where the caller leaves any; the ridges are the same for any number.
-
-    Attributes
-    ----------
-    free_intercept : bool
+    free_intercept : bool, default False
         Whether intercepts are solved for, in place of the mean of the target: needed for kernels of
         functions with mean 0.
     """
-
-    free_intercept = False
 
     def __init__(
         self,
@@ -47,8 +42,9 @@ class RidgeErrors(ABC):
         outside: NDArray[np.bool_],
         fit_intercept: bool,
         n_jobs: int | None = None,
+        free_intercept: bool = False,
     ) -> None:
-        self.n_jobs = n_jobs
+        self.n_jobs, self.free_intercept = n_jobs, free_intercept
         # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
         self.X, self.outside = rows.X.astype(np.float64), outside
         weights = rows.weights_or_ones
@@ -99,8 +95,9 @@ class SetApart(RidgeErrors):
         outside: NDArray[np.bool_],
         fit_intercept: bool,
         n_jobs: int | None = None,
+        free_intercept: bool = False,
     ) -> None:
-        super().__init__(rows, outside, fit_intercept, n_jobs)
+        super().__init__(rows, outside, fit_intercept, n_jobs, free_intercept)
         known = self.weights[~outside]
         if fit_intercept:  # the mean of the rows that are known
             self.y = rows.y - np.average(rows.y[~outside], axis=0, weights=known)
@@ -118,12 +115,12 @@ class SetApart(RidgeErrors):
             y = self.y[~self.outside]
             known = np.hstack([y, np.ones((len(y), 1))]) if self.free_intercept else y
             dual = cho_solve((lower.T, False), known, check_finite=False)
-            if not self.free_intercept:
-                residuals: Array = self.y[self.outside] - cross @ dual
-                return residuals
-            intercepts = dual[:, :-1].sum(axis=0) / dual[:, -1].sum()
-            dual = dual[:, :-1] - dual[:, -1:] * intercepts
-            return np.asarray(self.y[self.outside] - cross @ dual - intercepts)
+            intercepts = np.zeros(y.shape[1])
+            if self.free_intercept:
+                intercepts = dual[:, :-1].sum(axis=0) / dual[:, -1].sum()
+                dual = dual[:, :-1] - dual[:, -1:] * intercepts
+            residuals: Array = self.y[self.outside] - cross @ dual - intercepts
+            return residuals
 
         return list(ordered_map(unseen, alphas, self.n_jobs))
 
