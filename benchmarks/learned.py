@@ -4,7 +4,7 @@
     python benchmarks/learned.py exact FOLDER     # exact Gaussian processes, if GPyTorch is there
     python benchmarks/learned.py classes FOLDER   # log loss and accuracy
     python benchmarks/learned.py noise            # noise as target, noise columns
-    python benchmarks/learned.py rules FOLDER     # likelihood against leave-one-out
+    python benchmarks/learned.py rules FOLDER     # likelihood, leave-one-out, fixed point
     python benchmarks/learned.py times            # seconds, beside LightGBM if it is installed
 
 FOLDER holds .npz files with X, y and test_mask (a column for each split), and CSV files. wine,
@@ -45,7 +45,10 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.kernels import learn
+from kernelsieve.bench.methods import Settings
+from kernelsieve.bench.peers import XGPR
+from kernelsieve.kernels import Product, learn
+from kernelsieve.tuning.learned import adjusted
 
 NUMERIC = (
     "airfoil,concrete,skillcraft,gas,sml,parkinsons,pumadyn32nm,bike,keggdirected,tamielectric,"
@@ -101,6 +104,9 @@ def regressors(seed: int) -> dict[str, Callable[[], Any]]:
         from lightgbm import LGBMRegressor
 
         found["LightGBM"] = lambda: LGBMRegressor(random_state=seed, verbose=-1)
+    if find_spec("xGPR"):
+        settings = Settings(1000, 1.0, 1.0, seed)
+        found["xGPR"] = lambda: make_pipeline(StandardScaler(), XGPR(settings))
     return found
 
 
@@ -150,7 +156,10 @@ def on_maps(
 
 
 def exact(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Exact Gaussian processes with one rate for each column, by gradients of the likelihood."""
+    """Exact Gaussian processes with one rate for each column, by gradients of the likelihood.
+
+    The search begins on 1,000 rows; the last steps, and the prediction, are on all.
+    """
     import gpytorch
     import torch
 
@@ -170,8 +179,12 @@ def exact(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }.items():
                 began = time.perf_counter()
                 target = torch.as_tensor((y - y.mean()) / size)
+                some = torch.randperm(len(target), generator=torch.Generator().manual_seed(split))
+                first = exact_process(gpytorch, base, rows[some[:1000]], target[some[:1000]])
+                maximise(gpytorch, torch, first, target[some[:1000]], 120, 0.1)
                 process = exact_process(gpytorch, base, rows, target)
-                maximise(gpytorch, torch, process, target, args.steps)
+                process.load_state_dict(first.state_dict())
+                maximise(gpytorch, torch, process, target, args.steps, 0.03)
                 with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
                     mean = process.eval()(new).mean.numpy() * size + y.mean()
                 found[family] = float(np.sqrt(np.mean((mean - y_test) ** 2)))
@@ -199,11 +212,11 @@ def exact_process(gpytorch: Any, base: Any, rows: Any, target: Any) -> Any:
     return Process()
 
 
-def maximise(gpytorch: Any, torch: Any, process: Any, target: Any, steps: int) -> None:
+def maximise(gpytorch: Any, torch: Any, process: Any, target: Any, steps: int, rate: float) -> None:
     """Steps of Adam on the exact marginal likelihood."""
     process.train()
     likelihood = gpytorch.mlls.ExactMarginalLogLikelihood(process.likelihood, process)
-    optimiser = torch.optim.Adam(process.parameters(), lr=0.1)
+    optimiser = torch.optim.Adam(process.parameters(), lr=rate)
     with gpytorch.settings.fast_computations(False, False, False):
         for _ in range(steps):
             optimiser.zero_grad()
@@ -290,8 +303,37 @@ def noise(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }
 
 
+def gradient_fixed_point(X: Any, y: Any, rounds: int = 6) -> Product:
+    """Rates by the fixed point on gradients: r_i^2 is the mean squared slope of f along column i.
+
+    As in recursive feature machines, with their diagonal: a Laplacian ridge with the alpha of the
+    lowest leave-one-out error gives f, its mean squared slopes the next rates, whose size is kept.
+    """
+    scaler = StandardScaler().fit(X)
+    rows, target = scaler.transform(X), y - y.mean()
+    rates = np.full(rows.shape[1], 1.0 / rows.shape[1])
+    for _ in range(rounds):
+        gram = Product(tuple(rates), "laplacian")(rows)
+        values, vectors = np.linalg.eigh(gram)
+        along = vectors.T @ target
+        left_out = []
+        for alpha in ALPHAS:
+            inverse = (vectors**2) @ (1.0 / (values + alpha))
+            left_out.append(np.mean((vectors @ (along / (values + alpha)) / inverse) ** 2))
+        dual = vectors @ (along / (values + ALPHAS[int(np.argmin(left_out))]))
+        slopes = [
+            np.mean(((gram * np.sign(column[:, None] - column)) @ dual) ** 2) * rate**2
+            for column, rate in zip(rows.T, rates, strict=True)
+        ]
+        rates = np.sqrt(slopes) / np.sqrt(slopes).sum()
+    return Product(tuple(rates / np.maximum(scaler.scale_, 1e-300)), "laplacian")
+
+
 def rules(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Exact ridges on kernels learned by the likelihood and by leave-one-out, the same rows."""
+    """Landmarks on kernels learned by each rule from the same rows, width and alpha by the error.
+
+    Leave-one-out on all rows chooses the common factor of the rates for each rule.
+    """
     for name in args.tables or ["airfoil", "concrete", "skillcraft", "sml", "parkinsons", "gas"]:
         for split in range(args.splits):
             key = {"what": "rules", "table": name, "split": split}
@@ -299,13 +341,25 @@ def rules(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 continue
             X, y, X_test, y_test = table(args.folder, name, split, 3000)
             found: dict[str, Any] = {}
-            for rule in ("likelihood", "leave-one-out"):
+            some = np.random.default_rng(split).permutation(len(y))[:1000]
+            for rule in ("likelihood", "leave-one-out", "fixed point"):
                 began = time.process_time()
-                learned = learn(X, y, rule=rule, n_rows=1000, random_state=split)
+                if rule == "fixed point":
+                    kernel = gradient_fixed_point(X[some], y[some])
+                else:
+                    kernel = learn(
+                        X[some], y[some], rule=rule, n_rows=1000, random_state=split
+                    ).kernel
                 found[f"{rule} cpu"] = time.process_time() - began
-                features = NystromFeatures(1000, kernel=learned.kernel, random_state=split)
-                model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
-                found[rule] = rmse(model, X_test, y_test)
+                widths = [adjusted(kernel, factor, 0.0) for factor in (0.25, 0.5, 1.0, 2.0, 4.0)]
+                models = [
+                    KernelRidgeCV(
+                        NystromFeatures(1000, kernel=width, random_state=split), alphas=ALPHAS
+                    ).fit(X, y)
+                    for width in widths
+                ]
+                best = min(models, key=lambda model: model.best_rmse_)
+                found[rule] = rmse(best, X_test, y_test)
             yield {**key, **found}
 
 
@@ -348,7 +402,7 @@ def main() -> None:
     parser.add_argument("--tables", type=lambda text: text.split(","), default=None)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--rows", type=int, default=600_000)
-    parser.add_argument("--steps", type=int, default=60, help="of Adam, for exact processes")
+    parser.add_argument("--steps", type=int, default=10, help="of Adam on all rows")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned.jsonl"))
     args = parser.parse_args()
     warnings.simplefilter("ignore")

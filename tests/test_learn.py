@@ -265,6 +265,18 @@ def test_many_rows_go_by_landmarks():
     assert min(tried.rmse for tried in chosen.tried) < 0.5
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_alpha_of_few_rows_is_not_too_small(seed):
+    """A few wild rows: a quarter of them judge, and may all be tame."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(160, 3))
+    y = X[:, 0] + rng.standard_t(1.5, size=160)
+    chosen = choose_learned(ArraySource(X, y[:, None]), seed=seed)
+    everything = LeftOut(ArraySource(X, y[:, None]).take(np.arange(160)), np.full(160, True), True)
+    errors = everything.errors(chosen.kernel, chosen.alpha * 4.0 ** np.arange(3))
+    assert errors[1:].min() > 0.99 * errors[0]
+
+
 def test_only_the_alphas_that_were_given():
     X, y = uneven(120)
     assert KernelRidgeCV(alphas=[0.3, 3.0], random_state=0).fit(X, y).alpha_ in (0.3, 3.0)

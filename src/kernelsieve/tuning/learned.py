@@ -433,14 +433,34 @@ class KernelSearch:
     def again(self, best: Judged) -> tuple[Judged, Learner]:
         """The same choice, with rates learned from all rows."""
         learner = self._learner(None)
-        if not best.fit.iterations:
-            return replace(best, fit=learner.equal(best.fit.family)), learner
-        fit = learner.refine([best.fit], self.deadline, self.verbose)[0]
-        change = 1.0 if self.alphas is not None else fit.alpha / best.fit.alpha
-        alpha = best.alpha * min(
-            max(change, 1.0 / self.options.alpha_step), self.options.alpha_step
-        )
-        return replace(best, fit=fit, alpha=alpha), learner
+        alpha, step = best.alpha, self.options.alpha_step
+        if best.fit.iterations:
+            fit = learner.refine([best.fit], self.deadline, self.verbose)[0]
+            alpha *= min(max(fit.alpha / best.fit.alpha, 1.0 / step), step)
+        else:
+            fit = learner.equal(best.fit.family)
+        again = replace(best, fit=fit)
+        if self.alphas is not None:
+            return again, learner
+        return replace(again, alpha=self._not_too_small(again, alpha, learner)), learner
+
+    def _not_too_small(self, judged: Judged, alpha: float, learner: Learner) -> float:
+        """Alpha, or a larger one if leave-one-out errors of all rows ask for it.
+
+        Once the target has chosen the rates, the alpha of the lowest leave-one-out error is too
+        small rather than too large: an even smaller one is certainly wrong.
+        """
+        rows = self.rows.take(np.arange(self.rows.shape[0]))
+        judge = LeftOut(rows, np.ones(len(rows.y), dtype=bool), *self._ridge())
+        kernel, step = self.kernel(judged, learner), self.options.alpha_step
+        with one_thread_in_blas():
+            error = judge.errors(kernel, np.array([alpha]))[0]
+            while alpha * step <= ALPHA_BOUNDS[1] and not self._late():
+                larger = judge.errors(kernel, np.array([alpha * step]))[0]
+                if larger > (1.0 - self.options.sparing) * error:
+                    break
+                alpha, error = alpha * step, larger
+        return alpha
 
     def finished(self, kernel: Product | Anova) -> Product | Anova:
         """The kernel for the model of all rows."""
