@@ -139,11 +139,18 @@ def test_times_say_hours_weekdays_and_durations() -> None:
 
 
 def test_missing_numbers_have_a_column_that_says_so() -> None:
-    table = {"a": [1.0, None, 3.0, 5.0]}
+    table = {"a": [1.0, None, 3.0, 5.0] * 10}
     encoder = TableEncoder().fit(table)
     assert encoder.get_feature_names_out().tolist() == ["a", "a=(missing)"]
     with pytest.warns(UserWarning, match="missing value"):
-        assert encoder.transform(table)[:, 1].tolist() == [0, 1, 0, 0]
+        assert encoder.transform(table)[:4, 1].tolist() == [0, 1, 0, 0]
+
+
+def test_few_missing_numbers_have_none_for_nothing_could_be_learned_from_it() -> None:
+    table = {"a": [1.0, None, 3.0, 5.0, *range(996)]}
+    assert TableEncoder().fit(table).get_feature_names_out().tolist() == ["a"]
+    scarce = {"a": [None] * 9 + [1.0, 2.0]}
+    assert TableEncoder().fit(scarce).get_feature_names_out().tolist() == ["a"]
 
 
 # --- the verdict ----------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ PARTS = {"hour": 2.0, "weekday": 7.0, "day of year": 730.0}
 MOST_TIMES = 4  # columns of times whose differences are used
 OTHER = "(other)"
 ABSENT = "(missing)"
+FEWEST_ABSENT, ABSENT_SHARE = 10, 0.01  # missing values from which on a column says where they are
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 LARGEST_MEAN = 1e6  # standard deviations of the target
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
@@ -68,7 +69,7 @@ class Scaled(Persistent):
     mean, scale : float
         The mean and the standard deviation.
     missing : bool
-        Whether a 0/1 column says where values were missing.
+        Whether a 0/1 column says where values were missing: if they are ten or more, and 1 %.
     part : str
         What of a time: "" is the time itself, else "hour", "weekday" or "day of year" (UTC), or
         "since" for the hours since ``other``.
@@ -373,7 +374,9 @@ class TableEncoder(PersistentEstimator):
         if present.min() == present.max():
             self._ignore(table, name, f"is always {present[0]:g}")
             return None
-        return scaled(name, present, is_time, missing=len(present) < len(values))
+        absent = len(values) - len(present)
+        told = absent >= max(FEWEST_ABSENT, ABSENT_SHARE * len(values))
+        return scaled(name, present, is_time, missing=told)
 
     def _ignore(self, table: Table, name: str, why: str) -> None:
         self.ignored_[name] = why

@@ -66,7 +66,7 @@ def inspected(
     --------
     >>> found = inspected({"size": [50.0, None, 60.0], "town": ["Ulm", "Bonn", "Ulm"]})
     >>> found[0].used_as
-    'standardised; missing: median 55, 0/1'
+    'standardised; missing: median 55'
     >>> found[1].used_as
     '2 columns of 0/1'
     """
@@ -93,7 +93,7 @@ def inspected(
         elif name in encoder.ignored_:
             used = f"ignored: {encoder.ignored_[name]}"
         else:
-            used = _used_as(encoder, name)
+            used = _used_as(encoder, name, bool(missing.any()))
         kind = _kind(values, present)
         found.append(ColumnFacts(name, kind, int(missing.sum()), levels, used))
     if whole.matrix is not None:
@@ -110,7 +110,7 @@ def _kind(values: Any, present: Any) -> str:
     return "category" if as_times(values) is None else "time"
 
 
-def _used_as(encoder: TableEncoder, name: str) -> str:
+def _used_as(encoder: TableEncoder, name: str, missing: bool) -> str:
     parts: list[str] = []
     for column in encoder.columns_:
         if column.name != name:
@@ -123,14 +123,14 @@ def _used_as(encoder: TableEncoder, name: str) -> str:
             parts.append(f"since {column.other}" if since else column.part)
         else:
             parts.append("standardised")
-            if column.missing:
+            if missing:
                 parts.append(_filled(column))
     return "; ".join(parts)
 
 
 def _filled(column: Scaled) -> str:
     median = "the median" if column.is_time else f"median {column.fill:g}"
-    return f"missing: {median}, 0/1"
+    return f"missing: {median}{', 0/1' if column.missing else ''}"
 
 
 def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:

@@ -91,6 +91,11 @@ class LearnOptions:
         A kernel of fewer columns may be worse by so much, relative to the best.
     handicap : float
         Learned rates may be worse by so much than equal ones, because more rows will follow.
+    rivals : float
+        A rough kernel beside a smooth one, or the other way round, is followed to more rows if it
+        is not worse by more than this.
+    foresight : float
+        Up to so many doublings of the rows the errors of the two are foreseen.
     reported_rows : int
         Rows for the error that is reported. If a fifth of all rows are fewer, folds that
         repeat the choice are taken in place of them.
@@ -121,6 +126,8 @@ class LearnOptions:
     tails: tuple[float, ...] = (0.002, 0.01, 0.03, 0.1, 0.3)
     sparing: float = 0.003
     handicap: float = 0.03
+    rivals: float = 0.1
+    foresight: float = 1.0
     reported_rows: int = 200
     folds: int = 4
 
@@ -360,17 +367,60 @@ class KernelSearch:
             key=lambda one: one.rmse * (1.0 if one.fit.iterations else 1.0 + options.handicap),
         )
         if best.fit.iterations and not self._late():
-            best = self._varied(compare, learner, best)
-            if learner.n_rows > SCREENED_ROWS and not self._late():
-                fits = [best.fit, *learner.widened(best.fit)]
-                refined = learner.refine(fits, limit, self.verbose)
-                again = self._best(self._climb_all(compare, learner, refined))
-                best = self._best([best, self._varied(compare, learner, again)])
+            rival = self._other_kind(best, found)
+            best = self._improved(compare, learner, best, limit)
+            if rival is not None and self._gains_more(rival, best, learner, among, others):
+                best = self._improved(compare, learner, rival, limit)
         full = None
         if not self.exact and self._is_affordable(best, learner):
             full = self._settled(self._apart(among, learners, others), learner, best)
         final = self._apart if self.exact else self._on_landmarks
         return self._settled(final(among, learners, others), learner, best), learner, full
+
+    def _improved(
+        self, compare: RidgeErrors, learner: Learner, best: Judged, limit: float
+    ) -> Judged:
+        """The same family with rates that all rows of the learner have refined."""
+        best = self._varied(compare, learner, best)
+        if learner.n_rows <= SCREENED_ROWS or self._late():
+            return best
+        fits = [best.fit, *learner.widened(best.fit)]
+        refined = learner.refine(fits, limit, self.verbose)
+        again = self._best(self._climb_all(compare, learner, refined))
+        return self._best([best, self._varied(compare, learner, again)])
+
+    def _other_kind(self, best: Judged, found: list[Judged]) -> Judged | None:
+        """The best learned kernel that is rough if this one is smooth, if it is not far behind."""
+        rough = best.fit.family == "laplacian"
+        others = (o for o in found if o.fit.iterations and (o.fit.family == "laplacian") != rough)
+        rival = min(others, key=lambda one: one.rmse, default=None)
+        close = rival is not None and rival.rmse < (1.0 + self.options.rivals) * best.rmse
+        return rival if close else None
+
+    def _gains_more(
+        self, rival: Judged, best: Judged, learner: Learner, among: Rows, others: Rows
+    ) -> bool:
+        """Whether a kernel of the other kind will be better with all rows.
+
+        Learning curves of rough and smooth kernels cross: where rows have near twins, a rough one
+        gains far more from the rows that are still to come. Both are judged with some rows and with
+        half of them, and their errors are continued as powers of the number of rows.
+        """
+        options, free = self.options, self.judge.groups is None and self.judge.order is None
+        if not (self.exact and free and len(among) > options.left_out_rows) or self._late():
+            return False
+        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
+        known = np.setdiff1d(among, apart)
+        size = min(options.final_rows, len(known))
+        doublings = min(math.log2(len(known) / size), options.foresight)
+        errors = []
+        for n_rows in (size // 2, size):
+            some = known[keyed_rows(len(known), n_rows, self.seed, "known")]
+            judge = self._set_apart(some, apart)
+            errors.append([self._judged(judge, learner, one).rmse for one in (rival, best)])
+        half, whole = np.log(errors)
+        foreseen = whole + doublings * np.minimum(whole - half, 0.0)
+        return bool(foreseen[0] < foreseen[1])
 
     def _settled(self, final: RidgeErrors | None, learner: Learner, best: Judged) -> Judged:
         """The width and alpha of a kernel as it will be used."""
