@@ -265,6 +265,36 @@ def test_many_rows_go_by_landmarks():
     assert min(tried.rmse for tried in chosen.tried) < 0.5
 
 
+def twins(seed: int, n: int = 1500, copies: int = 3) -> ArraySource:
+    """Rows with near twins, which share what cannot be known otherwise."""
+    rng = np.random.default_rng(seed)
+    centres, own = rng.normal(size=(n // copies, 2)), rng.normal(size=n // copies)
+    smooth = 3.0 * np.sin(1.5 * centres[:, 0]) * np.cos(centres[:, 1])
+    X = np.repeat(centres, copies, axis=0) + 1e-3 * rng.normal(size=(n, 2))
+    y = np.repeat(smooth + own, copies) + 0.3 * rng.normal(size=n)
+    return ArraySource(X, y[:, None])
+
+
+def test_rough_kernels_are_judged_at_the_rows_to_come():
+    """With few rows hardly any twin is known, and a smooth kernel may seem to be the best."""
+    few = LearnOptions(
+        learn_rows=300, left_out_rows=200, apart_rows=300, known_rows=200, final_rows=500,
+        reported_rows=60,
+    )  # fmt: skip
+    errors = []
+    for seed in range(4):
+        rows = twins(seed)
+        chosen = [
+            choose_learned(rows, options=options, seed=seed)
+            for options in (replace(few, rivals=-1.0), few)
+        ]
+        assert chosen[1].kernel.families == "laplacian"
+        errors.append([np.sqrt(np.mean(one.residuals**2)) for one in chosen])
+    short_sighted, foreseen = np.array(errors).T
+    assert (foreseen < 1.02 * short_sighted).all()
+    assert (foreseen < 0.6 * short_sighted).any()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_alpha_of_few_rows_is_not_too_small(seed):
     """A few wild rows: a quarter of them judge, and may all be tame."""
