@@ -306,6 +306,18 @@ def test_steps_together_keep_proportions_and_never_lower_the_evidence(
     assert not anew.kept
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_threshold_in_two_columns_is_found_and_nothing_else(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, size=(500, 5))
+    y = 2.0 * ((X[:, 0] > 0) & (X[:, 1] > 0)) + np.sin(3.0 * X[:, 2]) + 0.1 * rng.normal(size=500)
+    model = KernelRidgeCV(max_order=2, random_state=seed, n_jobs=1).fit(X, y)
+    shares = {part.columns: part.share for part in explain(model).parts}
+    planted = {("x0",), ("x1",), ("x0", "x1"), ("x2",)}
+    assert min(shares[part] for part in planted) > 0.15
+    assert max(share for part, share in shares.items() if part not in planted) < 0.02
+
+
 def test_planted_subsets_are_found_for_any_number_of_threads() -> None:
     X, y = planted(300)
     found = learn(X, y, max_order=2, random_state=0, n_jobs=1)
