@@ -17,6 +17,7 @@ from sklearn.base import clone
 from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, NystromFeatures, explain
 from kernelsieve._native.subsets import add_subsets
 from kernelsieve.kernels import Anova, Product, Warp, learn
+from kernelsieve.kernels.anova import CentredTiles, LookedUpTiles
 from kernelsieve.kernels.learning.components import VarianceComponents
 from kernelsieve.kernels.learning.learner import Learner
 from kernelsieve.kernels.learning.parts import MOST_SUBSETS, learn_parts, subsets_to_try
@@ -25,7 +26,7 @@ from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.marginals import Marginals
-from kernelsieve.tuning.ridge_errors import LeftOut, SetApart
+from kernelsieve.tuning.ridge_errors import LeftOut, SetApart, SetApartAtOnce
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]
 RATES = [0.7, 0.5, 0.3, 1.1, 0.8]
@@ -109,6 +110,30 @@ def test_centred_over_the_training_values() -> None:
     constant[:, 0] = 3.0
     flat = Anova.of(Product(RATES, FAMILIES), constant, subsets=[(0,), (1,)])
     assert np.isfinite(flat(X)).all()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_columns_of_few_values_are_looked_up_with_the_same_values(
+    monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (np.round(3.0 * rng.normal(size=(n, 5))) / 3.0 for n in (70, 40))
+    X[:, 2], Y[:, 2] = rng.normal(size=70), rng.normal(size=40)  # many values
+    if missing:
+        X[::5, 0] = Y[::3, 0] = np.nan
+    kernel = Anova.of(Product(RATES, FAMILIES), X, max_order=2)
+    some = np.array([5, 3, 3])
+    tiles = kernel.tiles(X, Y, np.float64)
+    kinds = [type(column) for column in tiles.columns]
+    assert kinds.count(LookedUpTiles) == 4
+    assert kinds[2] is CentredTiles
+    taken = np.empty((70, 3))
+    tiles.take(some)(slice(0, 70), slice(0, 3), taken)
+    np.testing.assert_array_equal(taken, kernel(X, Y)[:, some])
+    looked_up = kernel(X, Y), kernel(X)
+    monkeypatch.setattr("kernelsieve.kernels.anova.FEW_VALUES", 0)
+    for found, expected in zip(looked_up, (kernel(X, Y), kernel(X)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
 def test_wide_kernels_keep_their_digits_in_float32() -> None:
@@ -251,6 +276,46 @@ def test_steps_are_those_of_dense_matrices_and_the_evidence_never_falls(outputs:
     # The monotone step alone never falls either.
     again = search._at(state.at + 0.5 * state.step)
     assert again.evidence >= state.evidence
+
+
+def test_steps_together_keep_proportions_and_never_lower_the_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = planted(150, 4)
+    target = (y - y.mean())[:, None] / y.std()
+    kernel = Anova.of(Product(1.0, "laplacian"), X)
+    search = VarianceComponents(kernel, X, target, np.ones(len(X)), 1)
+    found = search.search(20, worth=0.0, together=True)
+    mains, pairs = found.variances[:4], found.variances[4:]
+    np.testing.assert_allclose(mains, mains[0])
+    np.testing.assert_allclose(pairs, pairs[0])
+    assert (np.diff(found.evidence) >= 0).all()
+    assert mains[0] / pairs[0] != pytest.approx(10.0, rel=0.05)  # where it began
+    # At the end no common factor of a size is better.
+    at = np.log(np.append(found.variances, found.noise))
+    for size in (slice(0, 4), slice(4, 10)):
+        for change in (-0.2, 0.2):
+            moved = at.copy()
+            moved[size] += change
+            assert search._at(moved).evidence < found.evidence[-1]
+    # Factors that are kept from step to step are those that are computed anew.
+    monkeypatch.setattr("kernelsieve.kernels.learning.components.KEPT_BYTES", 0)
+    anew = VarianceComponents(kernel, X, target, np.ones(len(X)), 1)
+    np.testing.assert_array_equal(anew.search(5).variances, search.search(5).variances)
+    assert search.kept
+    assert not anew.kept
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_threshold_in_two_columns_is_found_and_nothing_else(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, size=(500, 5))
+    y = 2.0 * ((X[:, 0] > 0) & (X[:, 1] > 0)) + np.sin(3.0 * X[:, 2]) + 0.1 * rng.normal(size=500)
+    model = KernelRidgeCV(max_order=2, random_state=seed, n_jobs=1).fit(X, y)
+    shares = {part.columns: part.share for part in explain(model).parts}
+    planted = {("x0",), ("x1",), ("x0", "x1"), ("x2",)}
+    assert min(shares[part] for part in planted) > 0.15
+    assert max(share for part, share in shares.items() if part not in planted) < 0.02
 
 
 def test_planted_subsets_are_found_for_any_number_of_threads() -> None:
@@ -429,3 +494,21 @@ def test_landmarks_out_of_core() -> None:
     np.testing.assert_allclose(streamed.predict(X), whole.predict(X), atol=1e-6)
     for i, j in itertools.combinations(range(5), 2):
         assert explain(whole).part_values([f"x{i}", f"x{j}"], X[:3]).shape == (3,)
+
+
+@pytest.mark.parametrize("free_intercept", [False, True])
+def test_one_factor_judges_all_ridges(free_intercept: bool) -> None:
+    X, y = planted(200, 3)
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, len(X))
+    block = ArraySource(X, np.stack([y, y**2], axis=1), weights).take(np.arange(len(X)))
+    outside = np.arange(len(X)) % 3 == 0
+    kernel = Anova.of(Product(0.5, "laplacian"), X)
+    slow = SetApart(block, outside, True, 1, free_intercept)
+    quick = SetApartAtOnce(block, outside, True, 1, free_intercept)
+    for alphas in ([0.01, 0.02, 0.04, 0.08, 0.16], [0.32], [1e-9, 1e-4, 1e3]):
+        found = quick.residuals(kernel, np.array(alphas))
+        expected = slow.residuals(kernel, np.array(alphas))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    other = Anova.of(Product(2.0, "laplacian"), X)  # the factor of another kernel does not serve
+    found, expected = (one.residuals(other, np.array([0.1]))[0] for one in (quick, slow))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -23,6 +23,15 @@ def centre(left, right, scale, tile):
 
 
 @native
+def look_up(table, left, right, tile):
+    """tile[i, j] = table[left[i], right[j]]: a kernel of columns with few values."""
+    for i in range(tile.shape[0]):
+        values, row = table[left[i]], tile[i]
+        for j in range(len(row)):
+            row[j] = values[right[j]]
+
+
+@native
 def add_subsets(factors, depths, columns, weights, out):
     """out[i, j] += sum_n weights[n] prod of the factors of node n's columns.
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.subsets import add_subsets, centre
+from kernelsieve._native.subsets import add_subsets, centre, look_up
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import instance, list_of, number, whole
 from kernelsieve._validation import check_count, check_points
@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 HIGHEST_ORDER = 8  # columns of a subset
 SHOWN = 6  # subsets in a repr
 TILE_ROWS, TILE_COLUMNS = 64, 512
+FEW_VALUES = 64  # of a column: its kernel is looked up
 TILE_ENTRIES = 2**18  # of the factors of all columns at once: two megabytes
 CONSTANT = 1e-14  # mean square of a centred kernel below which its column says nothing
 
@@ -311,44 +312,104 @@ class CentredFactor:
 
 
 @dataclass(frozen=True)
+class CentredTiles:
+    """Tiles of the centred kernel of one column.
+
+    Attributes
+    ----------
+    tiles : Tiles
+        Of the kernel that is not centred.
+    left, right : ndarray of shape (n,) and (m,)
+        Its means.
+    scale : float
+    """
+
+    tiles: Tiles
+    left: Array
+    right: Array
+    scale: float
+
+    @classmethod
+    def of(cls, factor: CentredFactor, u: NDArray[Any], v: NDArray[Any]) -> CentredTiles:
+        """The tiles of values u and v of shape (n, 1) and (m, 1), which may be the same."""
+        left = factor.means(u)
+        right = left if v is u else factor.means(v)
+        return cls(factor.kernel.tiles(u, v, np.float64), left, right, factor.scale)
+
+    def __call__(self, rows: slice, columns: slice, out: Array) -> None:
+        self.tiles(rows, columns, out)
+        centre(self.left[rows], self.right[columns], self.scale, out)
+
+    def take(self, columns: NDArray[np.int64]) -> CentredTiles:
+        return replace(self, tiles=self.tiles.take(columns), right=self.right[columns])
+
+
+@dataclass(frozen=True)
+class LookedUpTiles:
+    """The same for a column of few values: each pair of values is computed once.
+
+    Attributes
+    ----------
+    table : ndarray of shape (k, l)
+        The centred kernel of the values.
+    left, right : ndarray of int, of shape (n,) and (m,)
+        The value of each row.
+    """
+
+    table: Array
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+
+    def __call__(self, rows: slice, columns: slice, out: Array) -> None:
+        look_up(self.table, self.left[rows], self.right[columns], out)
+
+    def take(self, columns: NDArray[np.int64]) -> LookedUpTiles:
+        return replace(self, right=np.ascontiguousarray(self.right[columns]))
+
+
+def column_tiles(
+    factor: CentredFactor, u: NDArray[Any], v: NDArray[Any]
+) -> CentredTiles | LookedUpTiles:
+    """The tiles of one column of shape (n, 1) beside another of shape (m, 1)."""
+    some, left = np.unique(u, return_inverse=True)
+    others, right = (some, left) if v is u else np.unique(v, return_inverse=True)
+    if max(len(some), len(others)) > FEW_VALUES:
+        return CentredTiles.of(factor, u, v)
+    table = np.empty((len(some), len(others)))
+    values = CentredTiles.of(factor, some[:, None], others[:, None])
+    values(slice(0, len(some)), slice(0, len(others)), table)
+    return LookedUpTiles(table, left.ravel(), right.ravel())
+
+
+@dataclass(frozen=True)
 class AnovaTiles:
     """Tiles of the kernel, from those of its columns; in float64, for what is centred cancels.
 
     Attributes
     ----------
     kernel : Anova
-    columns : list of Tiles
+    columns : list of CentredTiles or LookedUpTiles
         Of the one-dimensional kernels in use.
-    left, right : ndarray of shape (d_used, n) and (d_used, m)
-        Their means.
     """
 
     kernel: Anova
-    columns: list[Tiles]
-    left: Array
-    right: Array
+    columns: list[CentredTiles | LookedUpTiles]
 
     @classmethod
     def of(cls, kernel: Anova, X: Any, Y: Any) -> AnovaTiles:
         """The tiles of rows X and Y, which may be the same."""
-        tiles: list[Tiles] = []
-        means: tuple[list[Array], list[Array]] = ([], [])
+        tiles = []
         for i, factor in kernel.factors.items():
             u = X[:, [i]]
-            v = u if Y is X else Y[:, [i]]
-            tiles.append(factor.kernel.tiles(u, v, np.float64))
-            means[0].append(factor.means(u))
-            means[1].append(means[0][-1] if Y is X else factor.means(v))
-        return cls(kernel, tiles, np.array(means[0]), np.array(means[1]))
+            tiles.append(column_tiles(factor, u, u if Y is X else Y[:, [i]]))
+        return cls(kernel, tiles)
 
     def factors(self, rows: slice, columns: slice) -> Array:
         """The centred kernels of the columns in use: shape (d_used, rows, columns)."""
         shape = rows.stop - rows.start, columns.stop - columns.start
         out = np.empty((len(self.columns), *shape))
-        for place, factor in enumerate(self.kernel.factors.values()):
-            self.columns[place](rows, columns, out[place])
-            pair = self.left[place, rows], self.right[place, columns]
-            centre(*pair, factor.scale, out[place])
+        for tile, column in zip(out, self.columns, strict=True):
+            column(rows, columns, tile)
         return out
 
     def parts(self, rows: slice, columns: slice) -> Iterable[tuple[slice, slice]]:
@@ -369,10 +430,7 @@ class AnovaTiles:
             out[own, others.start - columns.start : others.stop - columns.start] = tile
 
     def take(self, columns: NDArray[np.int64]) -> AnovaTiles:
-        tiles = [tile.take(columns) for tile in self.columns]
-        return AnovaTiles(
-            self.kernel, tiles, self.left, np.ascontiguousarray(self.right[:, columns])
-        )
+        return AnovaTiles(self.kernel, [column.take(columns) for column in self.columns])
 
 
 def all_subsets(columns: Sequence[int], max_order: int) -> list[Subset]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
 from kernelsieve.kernels import Anova, Product
 from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner, best_of_families
 from kernelsieve.kernels.learning.parts import PartsFit, learn_parts
@@ -27,7 +29,7 @@ from kernelsieve.tuning.learned import (
     Rows,
     choose_learned,
 )
-from kernelsieve.tuning.ridge_errors import RidgeErrors
+from kernelsieve.tuning.ridge_errors import RidgeErrors, SetApart, SetApartAtOnce
 
 FAMILIES = ("laplacian", "matern32", "gaussian")
 FIRST_FACTOR = 2.0  # of rates that were learned for a product of all columns
@@ -120,6 +122,11 @@ class PartsSearch(KernelSearch):
 
     def warn_at_edge(self, best: Judged, n_rows: int) -> None:
         """Nothing to warn of: there are three factors, and variances make up for the others."""
+
+    def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
+        together = np.union1d(known, apart)
+        judges = np.isin(together, apart)
+        return SetApartAtOnce(self.rows.take(together), judges, *self._ridge())
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         likely = self._parts(start, learner).alpha

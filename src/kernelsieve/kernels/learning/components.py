@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ from kernelsieve.kernels.learning.likelihood import inverse_of, without_constant
 Array = NDArray[np.float64]
 
 BLOCK_ROWS = 128
+KEPT_BYTES = 2**27  # factors of all columns are kept from step to step if they are no larger
 SAFE, LONGEST, LONGER = 0.5, 2.0, 1.5  # exponents of steps: the monotone one, the largest, growth
 LOWEST = 1e-12  # of the target's variance: what a variance or the noise does not fall below
 # Where a search begins: the share of the noise, and of a subset of two columns beside one of one.
@@ -98,6 +100,9 @@ class VarianceComponents:
         self.kernel, self.target, self.noise, self.n_jobs = kernel, target, noise, n_jobs
         self.tiles = AnovaTiles.of(kernel, X, X)
         self.tree = kernel.tree
+        half = len(target) * (len(target) + BLOCK_ROWS) // 2  # of the pairs of rows, and a little
+        self.keeps = 8 * len(self.tree.used) * half <= KEPT_BYTES
+        self.kept: dict[tuple[int, int], Array] = {}
         numbers = {subset: n for n, subset in enumerate(kernel.subsets)}
         self.order = np.array([numbers[s] for s in sorted(kernel.subsets)], dtype=np.int64)
 
@@ -108,21 +113,23 @@ class VarianceComponents:
         *,
         worth: float = 1e-4,
         deadline: float = math.inf,
+        together: bool = False,
     ) -> Components:
         """Raise the likelihood until a step gains less than ``worth`` per row.
 
-        ``start`` is a search on fewer rows with the same subsets.
+        ``start`` is another search with the same subsets, on fewer rows for instance. ``together``
+        keeps the proportions of the variances of subsets of the same size.
         """
         with one_thread_in_blas():
-            now = self._at(self._first() if start is None else self._of(start))
+            now = self._at(self._first() if start is None else self._of(start), together)
             trace, exponent = [now.evidence], 2.0 * SAFE
             for _ in range(max_iter):
                 if time.monotonic() > deadline:
                     break
-                new = self._at(now.at + exponent * now.step)
+                new = self._at(now.at + exponent * now.step, together)
                 if new.evidence < now.evidence and exponent > SAFE:
                     exponent = SAFE
-                    new = self._at(now.at + exponent * now.step)
+                    new = self._at(now.at + exponent * now.step, together)
                 else:
                     exponent = min(LONGER * exponent, LONGEST)
                 if new.evidence < now.evidence:  # rounding: there is nothing left to gain
@@ -141,7 +148,7 @@ class VarianceComponents:
     def _of(self, start: Components) -> Array:
         return np.log(np.maximum(np.append(start.variances, start.noise), LOWEST))
 
-    def _at(self, logarithms: Array) -> _State:
+    def _at(self, logarithms: Array, together: bool = False) -> _State:
         """The likelihood at some variances, and the logarithms of the monotone step squared."""
         at = np.clip(logarithms, math.log(LOWEST), -math.log(LOWEST))
         values, (n, m) = np.exp(at), self.target.shape
@@ -153,6 +160,8 @@ class VarianceComponents:
         dual = inverse @ self.target
         fit = float(np.vdot(dual, self.target))
         traces, squares = self._pulls(inverse, dual)
+        if together:
+            traces, squares = (self._of_sizes(values[:-1] * each) for each in (traces, squares))
         diagonal = np.diag(inverse)
         traces = np.append(traces, diagonal @ self.noise)
         squares = np.append(squares, self.noise @ (dual**2).sum(axis=1))
@@ -173,9 +182,8 @@ class VarianceComponents:
         out = np.zeros((n, n))
 
         def fill(rows: slice) -> None:
-            for some, columns in self.tiles.parts(rows, slice(rows.start, n)):
-                tile = np.zeros((some.stop - some.start, columns.stop - columns.start))
-                factors = self.tiles.factors(some, columns)
+            for some, columns, factors in self._factors(rows):
+                tile = np.zeros(factors.shape[1:])
                 add_subsets(factors, self.tree.depths, self.tree.columns, weights, tile)
                 out[some, columns] = tile
                 out[columns, some] = tile.T
@@ -183,19 +191,34 @@ class VarianceComponents:
         map_row_blocks(fill, n, BLOCK_ROWS, self.n_jobs)
         return out
 
+    def _of_sizes(self, each: Array) -> Array:
+        """For each subset the sum over all subsets of its size."""
+        sizes = np.array([len(subset) for subset in self.kernel.subsets])
+        return np.bincount(sizes, each)[sizes]
+
+    def _factors(self, rows: slice) -> Iterator[tuple[slice, slice, Array]]:
+        """Tiles of the factors of all columns, from the diagonal block of some rows on."""
+        for some, columns in self.tiles.parts(rows, slice(rows.start, len(self.target))):
+            place = some.start, columns.start
+            factors = self.kept.get(place)
+            if factors is None:
+                factors = self.tiles.factors(some, columns)
+                if self.keeps:
+                    self.kept[place] = factors
+            yield some, columns, factors
+
     def _pulls(self, inverse: Array, dual: Array) -> tuple[Array, Array]:
         """tr(O^-1 C_S) and the sum over outputs of a^T C_S a, for all subsets."""
         n = len(self.target)
 
         def block(rows: slice) -> Array:
             sums = np.zeros((2, len(self.tree.nodes)))
-            # A pair of rows right of the diagonal block is as good as its mirror below.
-            for columns, count in ((rows, 1.0), (slice(rows.stop, n), 2.0)):
-                for some, others in self.tiles.parts(rows, columns):
-                    factors = self.tiles.factors(some, others)
-                    first = count * inverse[some, others]
-                    second = count * (dual[some] @ dual[others].T)
-                    add_pulls(factors, self.tree.depths, self.tree.columns, first, second, sums)
+            for some, columns, factors in self._factors(rows):
+                # A pair of rows right of the diagonal block is as good as its mirror below.
+                count = np.where(np.arange(columns.start, columns.stop) < rows.stop, 1.0, 2.0)
+                first = count * inverse[some, columns]
+                second = (dual[some] @ dual[columns].T) * count
+                add_pulls(factors, self.tree.depths, self.tree.columns, first, second, sums)
             return sums
 
         total = np.zeros((2, len(self.tree.nodes)))

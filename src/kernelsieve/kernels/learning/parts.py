@@ -20,7 +20,11 @@ MOST_SUBSETS = 300  # of each order above 1: those of the strongest columns
 # Of the sum of all variances, and of the noise: what falls below both is dropped, on few rows and
 # at the end. Without noise a small part is all that is left to explain.
 DROPPED, NEGLIGIBLE = (1e-5, 1e-3), (1e-4, 1e-2)
-FIRST_STEPS, STEPS = 8, 12
+# Steps with one common variance for all subsets of a size, then with one for each subset, on few
+# rows and on all. The last are few on purpose: with a hundred variances for some hundred rows the
+# likelihood goes on to rise where the error on new rows does not fall, and to stop early keeps the
+# variances near the common ones.
+COMMON_STEPS, FIRST_STEPS, STEPS = 6, 2, 2
 # A search stops when a step gains less than so much in log likelihood, of all rows together: what
 # could be gained beyond is what chance has put into these rows.
 WORTH = 1.0
@@ -82,18 +86,23 @@ def learn_parts(
 ) -> PartsFit:
     """Variances of all subsets that are worth trying, for given rates.
 
-    Most subsets fall to nothing on few rows; the others are learned on ``n_rows``, or on all.
+    All subsets of a size begin with the same variance, the likeliest one. Many fall to nothing on
+    few rows; the others are learned on ``n_rows``, or on all.
     """
     base = fit.kernel(learner.columns).scaled(factor)
     X, n = learner.X, learner.n_rows if n_rows is None else min(n_rows, learner.n_rows)
     subsets = subsets_to_try(base, X.shape[1], max_order)
     kernel = Anova.of(base, X, subsets=subsets)
-    found = _search(learner, kernel, min(n, SCREENED_ROWS), FIRST_STEPS, None, deadline)
+    few = _components(learner, kernel, min(n, SCREENED_ROWS))
+    worth = WORTH / few.target.size
+    common = few.search(COMMON_STEPS, worth=worth, deadline=deadline, together=True)
+    found = few.search(FIRST_STEPS, common, worth=worth, deadline=deadline)
     if n > SCREENED_ROWS:
         kept = found.variances >= _smallest(found, DROPPED) * found.variances.sum()
         kernel = kernel.with_variances(np.where(kept, 1.0, 0.0))
         start = Components(found.variances[kept], found.noise, (), 0.0)
-        found = _search(learner, kernel, n, STEPS, start, deadline)
+        more = _components(learner, kernel, n)
+        found = more.search(STEPS, start, worth=WORTH / more.target.size, deadline=deadline)
     learned = found.kernel(kernel, _smallest(found, NEGLIGIBLE))
     return PartsFit(fit, factor, learned, found.alpha, found)
 
@@ -115,14 +124,7 @@ def best_parts(
     return sorted(found, key=lambda one: one.value)
 
 
-def _search(
-    learner: Learner,
-    kernel: Anova,
-    n: int,
-    steps: int,
-    start: Components | None,
-    deadline: float,
-) -> Components:
+def _components(learner: Learner, kernel: Anova, n: int) -> VarianceComponents:
+    """The first n rows, to learn variances from."""
     X, target, noise = learner.X[:n], learner.target[:n], learner.noise[:n]
-    search = VarianceComponents(kernel, X, target, noise, learner.n_jobs)
-    return search.search(steps, start, worth=WORTH / target.size, deadline=deadline)
+    return VarianceComponents(kernel, X, target, noise, learner.n_jobs)
