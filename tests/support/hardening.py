@@ -77,7 +77,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     },
     "TensorSketchFeatures": ("poly",),
     "GegenbauerFeatures": (*SERIES, "arccos0", "arccos2", "ntk"),
-    "BinningFeatures": ("laplacian",),
+    "BinningFeatures": ("laplacian", "smooth_laplacian"),
     "NetworkFeatures": ("arccos0", "arccos1", "arccos2", "ntk"),
     "RowNormFeatures mercer": ("gaussian",),
 }

@@ -50,6 +50,7 @@ from kernelsieve.kernels import (
     Pairwise,
     Polynomial,
     Product,
+    SmoothLaplacian,
     Zonal,
 )
 from kernelsieve.kernels.warps import Warp
@@ -199,6 +200,9 @@ MAPS: dict[str, Build] = {
     "oblivious, neural tangent": lambda: _fit(
         ObliviousFeatures(12, kernel=NeuralTangent(2), random_state=0)
     ),
+    "binning, smooth": lambda: _fit(
+        BinningFeatures(12, kernel=SmoothLaplacian(0.5, pieces=3), random_state=0)
+    ),
     "binning": lambda: _fit(BinningFeatures(12, random_state=0), sparse=True),
     "Gegenbauer": lambda: _fit(GegenbauerFeatures(12, random_state=0)),
     "Gegenbauer, zonal, float32": lambda: _fit(
@@ -206,6 +210,9 @@ MAPS: dict[str, Build] = {
         dtype=np.float32,
     ),
     "network, layer": lambda: _fit(NetworkFeatures(12, kernel=ArcCosine(2), random_state=0)),
+    "network, sketched": lambda: _fit(
+        NetworkFeatures(12, kernel=NeuralTangent(2), layers="sketched", random_state=0)
+    ),
     "network, tangents": lambda: _fit(
         NetworkFeatures(12, kernel=NeuralTangent(2), random_state=0), sparse=True
     ),

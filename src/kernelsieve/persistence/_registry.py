@@ -137,6 +137,7 @@ for _class in (
     kernels.Pairwise,
     kernels.Polynomial,
     kernels.Product,
+    kernels.SmoothLaplacian,
     kernels.Zonal,
     models.ConformalRegressor,
     models.KernelCCA,

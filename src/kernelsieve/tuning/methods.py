@@ -130,7 +130,7 @@ _ROWS = (
     Method(
         "binning",
         "Binning",
-        "hashed cells of random grids, for a Laplacian kernel",
+        "hashed cells of random grids, for Laplacian kernels",
         BinningFeatures,
         gaussian=False,
         variant=True,
