@@ -34,6 +34,7 @@ from kernelsieve import (
     NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     TableModel,
     TensorSketchFeatures,
@@ -199,6 +200,12 @@ MAPS: dict[str, Build] = {
     ),
     "oblivious, neural tangent": lambda: _fit(
         ObliviousFeatures(12, kernel=NeuralTangent(2), random_state=0)
+    ),
+    "residual": lambda: _fit(
+        ResidualFeatures(12, kernel="poly", oversample=2, random_state=0), sparse=True
+    ),
+    "residual, whole": lambda: _fit(
+        ResidualFeatures(30, kernel="linear", landmark_share=0.0, random_state=0)
     ),
     "binning, smooth": lambda: _fit(
         BinningFeatures(12, kernel=SmoothLaplacian(0.5, pieces=3), random_state=0)

@@ -123,6 +123,7 @@ for _class in (
     features.NetworkFeatures,
     features.NystromFeatures,
     features.ObliviousFeatures,
+    features.ResidualFeatures,
     features.RowNormFeatures,
     features.TensorSketchFeatures,
     kernels.Anova,

@@ -21,6 +21,7 @@ from kernelsieve.features import (
     NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     TensorSketchFeatures,
 )
@@ -148,6 +149,13 @@ _ROWS = (
         "random layers and gradients of a wide ReLU network",
         NetworkFeatures,
         gaussian=False,
+        variant=True,
+    ),
+    Method(
+        "residual",
+        "Residual",
+        "landmarks, and random features of what they leave",
+        ResidualFeatures,
         variant=True,
     ),
     Method(
