@@ -25,6 +25,7 @@ from kernelsieve import (
     MaclaurinFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     datasets,
 )
@@ -33,12 +34,13 @@ from kernelsieve.kernels import Gaussian, Polynomial
 SIZE = 320
 MAPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "adaptive": (AdaptiveFeatures, {}),
+    "residual": (ResidualFeatures, {}),
     "row norm": (RowNormFeatures, {}),
     "obliv.": (ObliviousFeatures, {}),
     "Maclaur.": (MaclaurinFeatures, {}),
     "Nystrom": (NystromFeatures, {"landmarks": "rpcholesky"}),
 }
-UNBIASED = ("adaptive", "row norm", "obliv.", "Maclaur.")
+UNBIASED = ("adaptive", "residual", "row norm", "obliv.", "Maclaur.")
 # By name: the degree and a of a polynomial, and the published error.
 POLYNOMIALS = {"poly 3": (3, 2.0, 0.130), "poly 10": (10, 2.0, 0.522), "poly 20": (20, 4.0, 0.201)}
 GAUSSIAN = 0.0104

@@ -3,7 +3,8 @@
 Relative Frobenius error against the exact kernel of a network with two hidden layers at s = 250
 and 1,000 (digits; 2,000 rows of forest), rows standardised; and the accuracy of a ridge classifier
 on the features beside that of the exact kernel, one half of the rows for training. No target: the
-exact kernel is the reference, and the tables are for the reader.
+exact kernel is the reference. "sketched" is the published map, "network" ours; the one target is
+that ours is at most 5 % behind the best map that does not look at the data.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from kernelsieve.kernels import NeuralTangent
 
 MAPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "network": (NetworkFeatures, {}),
+    "sketched": (NetworkFeatures, {"layers": "sketched"}),
     "oblivious": (ObliviousFeatures, {}),
     "row norm": (RowNormFeatures, {}),
     "adaptive": (AdaptiveFeatures, {}),
     "Nystrom": (NystromFeatures, {}),
     "Ny. best rank": (NystromFeatures, {"oversample": 4}),
 }
+UNSEEING = ("network", "sketched", "oblivious")
+DATA = ("digits", "forest")
 DEPTH, ALPHA = 2, 1.0
 
 
@@ -85,6 +89,9 @@ def measure(report: Report, name: str, n: int, sizes: tuple[int, ...]) -> None:
             where = {"data": name, "s": s, "method": method}
             accuracy = report.mean("accuracy", **where)
             rows.append((s, method, report.mean("error", **where), f"{accuracy:.4f}"))
+        errors = {m: report.mean("error", data=name, s=s, method=m) for m in UNSEEING}
+        ratio = errors["network"] / min(errors.values())
+        report.check(f"{name}, {s}: network / best without a look at the data", ratio, 1.05)
     report.table(
         f"{name}: neural tangent kernel, depth {DEPTH}; exact accuracy {exact:.4f}",
         ("s", "map", "kernel error", "accuracy"),
@@ -93,10 +100,12 @@ def measure(report: Report, name: str, n: int, sizes: tuple[int, ...]) -> None:
 
 
 def main() -> None:
-    args = parser(__doc__, seeds=3).parse_args()
+    arguments = parser(__doc__, seeds=3)
+    arguments.add_argument("--data", nargs="+", default=DATA, choices=DATA)
+    args = arguments.parse_args()
     n, sizes = (300, (50,)) if args.quick else (2_000, (250, 1_000))
     with Report("networks", args) as report:
-        for name in ("digits",) if args.quick else ("digits", "forest"):
+        for name in args.data[:1] if args.quick else args.data:
             measure(report, name, n, sizes)
 
 

@@ -6,6 +6,7 @@ feature and one column per data point, as in the paper, so that K = Phi.T @ Phi.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -61,6 +62,57 @@ def dot_product(x: Sequence[float], y: Sequence[float], coefficients: Sequence[f
 def laplacian(x: Sequence[float], y: Sequence[float], gamma: float = 1.0) -> float:
     """exp(-gamma |x - y|_1)."""
     return math.exp(-gamma * math.fsum(abs(a - b) for a, b in zip(x, y, strict=True)))
+
+
+def smooth_laplacian(
+    x: Sequence[float], y: Sequence[float], gamma: float = 1.0, pieces: int = 2
+) -> float:
+    """prod_i E[int f(u) f(u + t_i / w) du] over random widths w, by nested quadratures.
+
+    f is a bump on [-1/2, 1/2]: a box, a tent, or the convolution of three boxes of width 1/3.
+    """
+    value = 1.0
+    for a, b in zip(x, y, strict=True):
+        value *= _cell_kernel(round(gamma * abs(a - b), 12), pieces)
+    return value
+
+
+@functools.cache
+def _cell_kernel(t: float, pieces: int) -> float:
+    knots = np.linspace(-0.5, 0.5, pieces + 1)
+    norm = math.sqrt(_segments(lambda u: _bump(u, pieces) ** 2, knots, 6))
+
+    def autocorrelation(shift: float) -> float:
+        ends = np.unique(np.clip(np.concatenate([knots, knots - shift]), -0.5, 0.5 - shift))
+        return _segments(lambda u: _bump(u, pieces) * _bump(u + shift, pieces), ends, 6) / norm**2
+
+    def integrand(w: Array) -> Array:
+        density = w ** (2 * pieces - 1) * np.exp(-w) / math.factorial(2 * pieces - 1)
+        return density * np.array([autocorrelation(t / width) for width in w])
+
+    # Shorter intervals than t do not hold both points; the autocorrelation has knots at j / pieces.
+    ends = [t * pieces / j for j in range(pieces, 0, -1)]
+    return _segments(integrand, np.array([*ends, ends[-1] + 20.0, ends[-1] + 70.0]), 50)
+
+
+def _bump(u: Array, pieces: int) -> Array:
+    """1, 1 - 2 |u|, and the parabolas of the quadratic B-spline, on [-1/2, 1/2]."""
+    v = np.abs(u)
+    if pieces == 3:
+        return np.where(v < 1 / 6, 0.75 - (3 * v) ** 2, 0.5 * (1.5 - 3 * v) ** 2)
+    return np.ones_like(v) if pieces == 1 else 1 - 2 * v
+
+
+def _segments(function: Callable[[Array], Array], ends: Array, n_nodes: int) -> float:
+    """The integral by Gauss and Legendre's rule on each segment."""
+    nodes, weights = np.polynomial.legendre.leggauss(n_nodes)
+    total = 0.0
+    for low, high in itertools.pairwise(ends):
+        if low == high:
+            continue
+        half = 0.5 * (high - low)
+        total += half * float(weights @ function(low + half * (nodes + 1.0)))
+    return total
 
 
 def product(

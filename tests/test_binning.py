@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from kernelsieve import BinningFeatures, KernelRidge
 from kernelsieve.features.binning import Grids
-from kernelsieve.kernels import Laplacian, Product
+from kernelsieve.kernels import Laplacian, Product, SmoothLaplacian
 from kernelsieve.testing import FeatureMapBattery
 from kernelsieve.testing.bias import bias_report, critical_value
 from kernelsieve.testing.data import points, sparse_points
@@ -28,6 +28,67 @@ class TestLaplacian(FeatureMapBattery):
 
     def gram(self, X: Any) -> Any:
         return oracles.gram(functools.partial(oracles.laplacian, gamma=self.gamma), X)
+
+
+class TestSmooth(FeatureMapBattery):
+    """Weights of the places in a cell: a tent on each of them."""
+
+    sparse_output: ClassVar = True
+    unbiased_parameters: ClassVar = {"n_components": 256}
+
+    def build(self, **overrides: Any) -> BinningFeatures:
+        options = {"n_components": 64, "kernel": "smooth_laplacian", "columns_per_grid": 1}
+        return BinningFeatures(**{**options, "random_state": 0, **overrides})
+
+    def gram(self, X: Any) -> Any:
+        truth = functools.partial(oracles.smooth_laplacian, gamma=self.gamma, pieces=2)
+        return oracles.gram(truth, X)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_weights_are_unbiased_for_every_bump(pieces: int, container: Any) -> None:
+    X = points(8, 3)
+    X[2], X[3, 1], X[5, :2] = 0.0, 0.0, 0.0
+    kernel, samples = SmoothLaplacian(0.6, pieces), []
+    for seed in range(400):
+        Z = BinningFeatures(60, kernel=kernel, random_state=seed).fit_transform(container(X))
+        Z = Z.toarray() if sp.issparse(Z) else Z
+        samples.append(Z @ Z.T)
+    truth = functools.partial(oracles.smooth_laplacian, gamma=0.6, pieces=pieces)
+    report = bias_report(np.stack(samples), oracles.gram(truth, X), 1e-5)
+    worst = max(report, key=lambda which: abs(report[which][1]))
+    assert abs(report[worst][1]) <= critical_value(len(report)), (worst, report[worst])
+
+
+def test_one_piece_is_the_laplacian() -> None:
+    X = points(40, 4)
+    box, plain = (
+        BinningFeatures(50, kernel=kernel, random_state=0).fit_transform(X)
+        for kernel in (SmoothLaplacian(0.4, 1), Laplacian(0.4))
+    )
+    np.testing.assert_array_equal(box, plain)
+
+
+@pytest.mark.parametrize("pieces", [2, 3])
+def test_features_are_continuous_where_cells_end(pieces: int) -> None:
+    """A box jumps there; a tent and a spline are zero at both ends of a cell."""
+    x = np.linspace(-1.0, 1.0, 4001)[:, None]
+    options: dict[str, Any] = {"columns_per_grid": 1, "random_state": 0}
+    jump, smooth = (
+        np.abs(np.diff(BinningFeatures(8, kernel=kernel, **options).fit_transform(x), axis=0)).max()
+        for kernel in (Laplacian(4.0), SmoothLaplacian(4.0, pieces))
+    )
+    assert smooth < 0.1 * jump
+
+
+def test_the_variance_of_the_diagonal_is_that_of_the_bump() -> None:
+    """k(x, x) from one grid is the product of f^2: its second moment is (9/5)^d for a tent."""
+    for d in (1, 3):
+        grids = Grids.draw(d, 200_000, 200_000, seed=0, pieces=2)
+        _, values = grids.cells(np.zeros((1, d)))
+        assert np.mean(values**2) == pytest.approx(1.0, abs=5 * 1.8 ** (d / 2) / 200_000**0.5)
+        assert np.mean(values**4) == pytest.approx(1.8**d, rel=0.06)
 
 
 @pytest.mark.parametrize("each", [1, 3, 16])
@@ -66,6 +127,9 @@ def test_sparse_rows_have_the_cells_of_dense_ones() -> None:
     assert sp.issparse(Z)
     np.testing.assert_array_equal(Z.toarray(), features.transform(X))
     assert (np.diff(Z.indptr) == features.n_grids_).all()
+    smooth = BinningFeatures(40, kernel=SmoothLaplacian(0.7), random_state=0).fit(X)
+    found = smooth.transform(sp.csr_array(X)).toarray()
+    np.testing.assert_allclose(found, smooth.transform(X), rtol=1e-10)
 
 
 def test_a_product_kernel_has_a_rate_for_each_column() -> None:

@@ -30,6 +30,7 @@ from kernelsieve.kernels import (
     Matern,
     NeuralTangent,
     Polynomial,
+    SmoothLaplacian,
     Zonal,
     resolve_kernel,
 )
@@ -64,6 +65,13 @@ KERNELS: dict[str, tuple[Any, Truth]] = {
     "constant": (DotProduct([3.0]), functools.partial(oracles.dot_product, coefficients=[3.0])),
     "laplacian": (Laplacian(0.3), functools.partial(oracles.laplacian, gamma=0.3)),
     **{
+        f"smooth laplacian {pieces}": (
+            SmoothLaplacian(0.3, pieces),
+            functools.partial(oracles.smooth_laplacian, gamma=0.3, pieces=pieces),
+        )
+        for pieces in (1, 2, 3)
+    },
+    **{
         f"matern {nu}": (
             Matern(1.3, nu),
             functools.partial(oracles.matern, length_scale=1.3, nu=nu),
@@ -91,7 +99,11 @@ SERIES = [
     "inverse polynomial",
     "dot product",
 ]
-UNIT_DIAGONAL = ["gaussian", "laplacian", *(name for name in KERNELS if name.startswith("matern"))]
+UNIT_DIAGONAL = [
+    "gaussian",
+    "laplacian",
+    *(name for name in KERNELS if name.startswith(("matern", "smooth"))),
+]
 
 
 def data(n: int = 12, d: int = 4, seed: int = 0) -> Any:
@@ -280,6 +292,7 @@ def test_kernels_are_values(name: str) -> None:
         (Gaussian, "gamma"),
         (Exponential, "gamma"),
         (Laplacian, "gamma"),
+        (SmoothLaplacian, "gamma"),
         (lambda value: Polynomial(3, value), "gamma"),
         (InversePolynomial, "shift"),
         (Matern, "length_scale"),

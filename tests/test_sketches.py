@@ -15,6 +15,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import eigh
 from scipy.stats import chisquare, norm
 
 from kernelsieve.sketches import OSNAP, SRHT, PolySketch, TensorSketch, TensorSRHT
@@ -737,3 +738,47 @@ def test_impossible_sparsity_and_width() -> None:
         OSNAP(10, 4, sparsity=5)
     with pytest.raises(ValueError, match="size=None needs a width"):
         PolySketch(10, None, 2)
+
+
+# --- one sketch for all factors (docs/one-leaf-for-all-factors.md) --------------------------------
+
+
+def spectral_bounds(A: Array, B: Array, ridge: float) -> tuple[float, float]:
+    """The smallest and the largest eigenvalue of A + ridge I relative to B + ridge I."""
+    identity = ridge * np.eye(len(A))
+    values = eigh(A + identity, B + identity, eigvals_only=True)
+    return float(values[0]), float(values[-1])
+
+
+@pytest.mark.parametrize("q", [2, 3, 6])
+def test_a_shared_leaf_keeps_the_kernel_where_it_keeps_the_inner_products(q: int) -> None:
+    """eta = eps / (4 q) for the linear kernel gives eps for its power, by Schur's theorem."""
+    rng, ridge, checked = np.random.default_rng(q), 0.05, 0
+    X = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 3000))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X[::3] *= 0.5  # shorter rows, too
+    G = X @ X.T
+    for seed in range(4):
+        Y = OSNAP(3000, 2**15, 4).sample(seed).apply(X)
+        low, high = spectral_bounds(Y @ Y.T, G, ridge)
+        eps = 4 * q * max(1.0 - low, high - 1.0)
+        if eps <= 1.0:
+            bottom, top = spectral_bounds((Y @ Y.T) ** q, G**q, ridge)
+            assert 1.0 - eps <= bottom <= top <= 1.0 + eps
+            checked += 1
+    assert checked >= 2
+
+
+def test_a_shared_leaf_adds_a_trace_to_norms() -> None:
+    """E |C V C^T|^2 = |V|^2 + (tr(V)^2 + |V|^2 - 2 sum V_ii^2) / m."""
+    d, m = 12, 6
+    V = np.diag(np.arange(1.0, d + 1)) + 1.0
+    values = []
+    for seed in range(4000):
+        C = oracles.count_sketch_matrix(OSNAP(d, m, 1).sample(seed).codes, m)
+        values.append(np.square(C @ V @ C.T).sum())
+    norm_squared, diagonal = np.square(V).sum(), np.diag(V)
+    extra = (np.trace(V) ** 2 + norm_squared - 2 * np.square(diagonal).sum()) / m
+    error = np.std(values) / np.sqrt(len(values))
+    assert np.mean(values) == pytest.approx(norm_squared + extra, abs=5 * error)
+    assert np.mean(values) > 1.5 * norm_squared

@@ -20,6 +20,7 @@ _HOMES = {
     "NetworkFeatures": "kernelsieve.features",
     "NystromFeatures": "kernelsieve.features",
     "ObliviousFeatures": "kernelsieve.features",
+    "ResidualFeatures": "kernelsieve.features",
     "RowNormFeatures": "kernelsieve.features",
     "TensorSketchFeatures": "kernelsieve.features",
     "ConformalRegressor": "kernelsieve.models",
@@ -72,6 +73,7 @@ __all__ = [
     "NetworkFeatures",
     "NystromFeatures",
     "ObliviousFeatures",
+    "ResidualFeatures",
     "RowNormFeatures",
     "TableModel",
     "TensorSketchFeatures",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
         NetworkFeatures,
         NystromFeatures,
         ObliviousFeatures,
+        ResidualFeatures,
         RowNormFeatures,
         TensorSketchFeatures,
     )

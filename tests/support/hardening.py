@@ -59,6 +59,7 @@ MAPS: dict[str, Build] = {
     "TensorSketchFeatures": _map(ks.TensorSketchFeatures),
     "MaclaurinFeatures": _map(ks.MaclaurinFeatures),
     "BinningFeatures": _map(ks.BinningFeatures, kernel="laplacian"),
+    "ResidualFeatures": _map(ks.ResidualFeatures),
     "GegenbauerFeatures": _map(ks.GegenbauerFeatures),
     "NetworkFeatures": _map(ks.NetworkFeatures),
     "AutoFeatures": _map(ks.AutoFeatures),
@@ -77,7 +78,8 @@ KERNELS: dict[str, tuple[str, ...]] = {
     },
     "TensorSketchFeatures": ("poly",),
     "GegenbauerFeatures": (*SERIES, "arccos0", "arccos2", "ntk"),
-    "BinningFeatures": ("laplacian",),
+    "ResidualFeatures": (*SERIES, "laplacian", "matern", "smooth_laplacian", "ntk"),
+    "BinningFeatures": ("laplacian", "smooth_laplacian"),
     "NetworkFeatures": ("arccos0", "arccos1", "arccos2", "ntk"),
     "RowNormFeatures mercer": ("gaussian",),
 }

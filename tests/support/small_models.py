@@ -34,6 +34,7 @@ from kernelsieve import (
     NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     TableModel,
     TensorSketchFeatures,
@@ -50,6 +51,7 @@ from kernelsieve.kernels import (
     Pairwise,
     Polynomial,
     Product,
+    SmoothLaplacian,
     Zonal,
 )
 from kernelsieve.kernels.warps import Warp
@@ -199,6 +201,15 @@ MAPS: dict[str, Build] = {
     "oblivious, neural tangent": lambda: _fit(
         ObliviousFeatures(12, kernel=NeuralTangent(2), random_state=0)
     ),
+    "residual": lambda: _fit(
+        ResidualFeatures(12, kernel="poly", oversample=2, random_state=0), sparse=True
+    ),
+    "residual, whole": lambda: _fit(
+        ResidualFeatures(30, kernel="linear", landmark_share=0.0, random_state=0)
+    ),
+    "binning, smooth": lambda: _fit(
+        BinningFeatures(12, kernel=SmoothLaplacian(0.5, pieces=3), random_state=0)
+    ),
     "binning": lambda: _fit(BinningFeatures(12, random_state=0), sparse=True),
     "Gegenbauer": lambda: _fit(GegenbauerFeatures(12, random_state=0)),
     "Gegenbauer, zonal, float32": lambda: _fit(
@@ -206,6 +217,9 @@ MAPS: dict[str, Build] = {
         dtype=np.float32,
     ),
     "network, layer": lambda: _fit(NetworkFeatures(12, kernel=ArcCosine(2), random_state=0)),
+    "network, sketched": lambda: _fit(
+        NetworkFeatures(12, kernel=NeuralTangent(2), layers="sketched", random_state=0)
+    ),
     "network, tangents": lambda: _fit(
         NetworkFeatures(12, kernel=NeuralTangent(2), random_state=0), sparse=True
     ),

@@ -10,6 +10,7 @@ from kernelsieve.features.maclaurin import MaclaurinFeatures
 from kernelsieve.features.network import NetworkFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.oblivious import ObliviousFeatures
+from kernelsieve.features.residual import ResidualFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.features.tensor_sketch import TensorSketchFeatures
 
@@ -24,6 +25,7 @@ __all__ = [
     "NetworkFeatures",
     "NystromFeatures",
     "ObliviousFeatures",
+    "ResidualFeatures",
     "RowNormFeatures",
     "TensorSketchFeatures",
 ]

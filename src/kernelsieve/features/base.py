@@ -22,6 +22,7 @@ from kernelsieve.kernels import (
     Matern,
     Product,
     SeriesKernel,
+    SmoothLaplacian,
     learn,
     resolve_kernel,
 )
@@ -38,7 +39,7 @@ from kernelsieve.sources.views import Mapped
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
-BOUNDED = (Gaussian, Laplacian, Matern, Product)  # kernels with k(x, x) = 1
+BOUNDED = (Gaussian, Laplacian, SmoothLaplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
     "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
     "kernelsieve.sources, which goes block by block"

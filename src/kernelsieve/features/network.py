@@ -1,4 +1,4 @@
-"""Random features of wide networks: arc-cosine layers and their tangents (Zandieh et al., 2021)."""
+"""Random features of wide networks: one layer with a derived activation, or sketched gradients."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._random import stream
-from kernelsieve._state import MOST_COLUMNS, text, whole, wrong
-from kernelsieve._validation import check_matrix
+from kernelsieve._state import MOST_COLUMNS, flag, text, whole, wrong
+from kernelsieve._validation import check_choice, check_matrix
+from kernelsieve.features.activation import ActivationLayer, unit_scale, units
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.gegenbauer import unit_directions
 from kernelsieve.features.power_tree import spread_pairs
@@ -24,13 +25,13 @@ FEWEST_UNITS = 256  # of an inner layer
 
 
 class NetworkFeatures(FeatureMap):
-    """Random layers and sketched gradients of a ReLU network, for its kernels.
+    """Random units whose kernel is that of a wide ReLU network, of any depth.
 
-    For an arc-cosine kernel the features are one layer of random units, and unbiased. For the
-    neural tangent kernel the layers of a random network are followed forward; beside each one the
-    tensor product of the gradient so far with a layer of random steps is sketched by a TensorSRHT.
-    This is unbiased for one hidden layer; for more, the inner layers are as wide as the output, and
-    the bias falls like one over their width.
+    The kernel of a network is also that of one layer with another activation, which is derived from
+    the kernel's series. Low degrees are left out of the activation, and listed as products of
+    columns: they are exact. E[Z Z^T] = K for arc-cosine kernels, and for the neural tangent kernel
+    up to the end of its series (at most half a per cent of k(x, x)). Nothing is learned from
+    the data.
 
     Parameters
     ----------
@@ -38,6 +39,12 @@ class NetworkFeatures(FeatureMap):
         Number of features.
     kernel : ArcCosine, NeuralTangent or str, default "ntk"
         The kernel, or "arccos0", "arccos1", "arccos2", "ntk" (one hidden layer).
+    layers : "one" or "sketched", default "one"
+        "one" is the layer with the derived activation. "sketched" follows a random network forward
+        (Zandieh et al., 2021), for comparison: beside each layer the tensor product of the gradient
+        so far with a layer of random steps is sketched by a TensorSRHT. Its error at equal size is
+        about three times as large, and for more than one hidden layer it has a bias that falls
+        like one over ``n_components``.
     random_state : int, RandomState, Generator or None, default None
         Seed of all random choices; None draws a new one for every fit.
     n_jobs : int, optional
@@ -46,7 +53,7 @@ class NetworkFeatures(FeatureMap):
     Attributes
     ----------
     n_components_ : int
-        Number of features; for the tangent kernel on very few columns a few less than asked for.
+        Number of features; fewer than asked for where a few products are the whole kernel.
     kernel_ : Kernel
         The kernel in use.
     n_features_in_ : int
@@ -68,6 +75,7 @@ class NetworkFeatures(FeatureMap):
 
     _state_fields: ClassVar = {
         "_size": whole(1, MOST_COLUMNS),
+        "_one_layer": flag,
         "_seed": whole(0, 2**128),
         "_first_draws": text,
     }
@@ -89,11 +97,13 @@ class NetworkFeatures(FeatureMap):
         n_components: int = 1000,
         *,
         kernel: Any = "ntk",
+        layers: str = "one",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
+        self.layers = layers
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -107,13 +117,15 @@ class NetworkFeatures(FeatureMap):
         return kernel
 
     def _fit_rows(self, rows: Source, seed: int) -> None:
-        self._size, self._seed = int(self.n_components), seed
+        check_choice(self.layers, "layers", ("one", "sketched"))
+        self._size, self._seed, self._one_layer = int(self.n_components), seed, self.layers == "one"
         self._first_draws = first_normals(seed)
         self._draw()
 
     def _draw(self) -> None:
-        draw: Any = Layer.draw if isinstance(self.kernel_, ArcCosine) else Tangents.draw
-        self._network = draw(self.kernel_, self.n_features_in_, self._size, self._seed)
+        published: Any = Layer if isinstance(self.kernel_, ArcCosine) else Tangents
+        network = ActivationLayer if self._one_layer else published
+        self._network = network.draw(self.kernel_, self.n_features_in_, self._size, self._seed)
         self.n_components_ = self._network.size
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
@@ -123,14 +135,6 @@ class NetworkFeatures(FeatureMap):
 def first_normals(seed: int) -> str:
     """Fingerprint of numpy's normal draws for this seed, because its generators may change."""
     return stream(seed, "network").standard_normal(2).tobytes().hex()
-
-
-def units(a: NDArray[Any], order: int) -> NDArray[Any]:
-    """a^order where a > 0, else 0."""
-    if order == 0:
-        return (a > 0).astype(a.dtype)
-    a = np.maximum(a, a.dtype.type(0.0))
-    return a if order == 1 else a * a
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +161,7 @@ class Layer:
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         """Write the features of rows into ``out``."""
         out[...] = units(X @ self.directions.astype(X.dtype), self.order)
-        d = len(self.directions)
-        power = float(np.prod([d + 2.0 * i for i in range(self.order)]))  # E |w|^(2 order)
-        out *= X.dtype.type(np.sqrt(2.0 * power / self.size))
+        out *= X.dtype.type(np.sqrt(unit_scale(self.order, len(self.directions)) / self.size))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from kernelsieve.kernels.learning import LearnedKernel, learn
 from kernelsieve.kernels.pairwise import Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.resolve import resolve_kernel
+from kernelsieve.kernels.smooth import SmoothLaplacian
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.kernels.zonal import ArcCosine, NeuralTangent, Zonal
 
@@ -42,6 +43,7 @@ __all__ = [
     "Polynomial",
     "Product",
     "SeriesKernel",
+    "SmoothLaplacian",
     "Warp",
     "Zonal",
     "learn",

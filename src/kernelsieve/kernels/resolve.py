@@ -18,6 +18,7 @@ from kernelsieve.kernels.dot_product import (
 )
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
 from kernelsieve.kernels.product import Product
+from kernelsieve.kernels.smooth import SmoothLaplacian
 from kernelsieve.kernels.zonal import ArcCosine, NeuralTangent
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import moments
@@ -31,6 +32,7 @@ NAMES = {
     "inverse_polynomial": lambda gamma, degree, coef0: InversePolynomial(),
     "linear": lambda gamma, degree, coef0: DotProduct((0.0, 1.0)),
     "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
+    "smooth_laplacian": lambda gamma, degree, coef0: SmoothLaplacian(gamma),
     "matern": lambda gamma, degree, coef0: Matern(1.0 / math.sqrt(2.0 * gamma)),
     "arccos0": lambda gamma, degree, coef0: ArcCosine(0),
     "arccos1": lambda gamma, degree, coef0: ArcCosine(1),
@@ -50,9 +52,9 @@ def resolve_kernel(
     ----------
     kernel : Kernel, str or callable
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
-        "inverse_polynomial", "linear", "laplacian", "matern", "arccos0", "arccos1", "arccos2",
-        "ntk", "cosine", "chi2", or a function of two rows; or "rbf" and "matern" as
-        objects of ``sklearn.gaussian_process.kernels``.
+        "inverse_polynomial", "linear", "laplacian", "smooth_laplacian", "matern", "arccos0",
+        "arccos1", "arccos2", "ntk", "cosine", "chi2", or a function of two rows; or "rbf" and
+        "matern" as objects of ``sklearn.gaussian_process.kernels``.
     X : {array-like, CSR} of shape (n, d), or Source
         The data, which gamma="scale" depends on.
     gamma : "scale", "auto" or float

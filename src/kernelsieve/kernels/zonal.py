@@ -150,18 +150,26 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
         source = as_source(X)
         self._mean_point(source, center)
         source.reduce(lambda block: _check_unit(block.X, block.start))
-        longest = min(LONGEST_SERIES, max_degree)
+        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * self._total())
+        folded = self.folded(allowed, min(LONGEST_SERIES, max_degree))
+        with np.errstate(divide="ignore"):
+            return Series(1.0, None, False, np.log(folded), 0.0)
+
+    def folded(self, allowed: float, longest: int) -> NDArray[np.float64]:
+        """Taylor coefficients up to where ``allowed`` is left, with the rest in the last two."""
         coefficients = self.taylor(longest)
         totals = self._values(np.array([1.0, -1.0]))
         missing = totals[0] - np.cumsum(coefficients)
-        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * float(totals[0]))
         degree = int(np.argmax(missing <= allowed)) if missing[-1] <= allowed else longest
         folded = coefficients[: max(degree, 1) + 1].copy()
         for parity, total in enumerate(((totals.sum()) / 2, (totals[0] - totals[1]) / 2)):
             places = np.arange(parity, len(folded), 2)
             folded[places[-1]] += max(0.0, float(total) - folded[places].sum())
-        with np.errstate(divide="ignore"):
-            return Series(1.0, None, False, np.log(folded), 0.0)
+        return folded
+
+    def _total(self) -> float:
+        """f(1)."""
+        return float(self._values(np.ones(1))[0])
 
     @property
     def _scale(self) -> float:
@@ -172,7 +180,7 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
             return np.log(self.taylor(degree))
 
     def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
-        rest = float(self._values(np.ones(1))[0] - self.taylor(q).sum())
+        rest = self._total() - float(self.taylor(q).sum())
         with np.errstate(divide="ignore"):
             return np.log(max(rest, 0.0)) + (q + 1.0) * np.log(squared_radius)
 

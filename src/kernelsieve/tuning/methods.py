@@ -21,6 +21,7 @@ from kernelsieve.features import (
     NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     TensorSketchFeatures,
 )
@@ -130,7 +131,7 @@ _ROWS = (
     Method(
         "binning",
         "Binning",
-        "hashed cells of random grids, for a Laplacian kernel",
+        "hashed cells of random grids, for Laplacian kernels",
         BinningFeatures,
         gaussian=False,
         variant=True,
@@ -148,6 +149,13 @@ _ROWS = (
         "random layers and gradients of a wide ReLU network",
         NetworkFeatures,
         gaussian=False,
+        variant=True,
+    ),
+    Method(
+        "residual",
+        "Residual",
+        "landmarks, and random features of what they leave",
+        ResidualFeatures,
         variant=True,
     ),
     Method(
