@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelsieve._native._options import native
+from kernelsieve._native._options import helper, native
 
 
-@native
+@helper
 def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, uniform):
     """A degree w >= lowest with probability c^2 a_w r^w / mass (Alg. 3 line 13, for B = 0)."""
     target = uniform * np.exp(log_mass - 2.0 * log_amplitude)
@@ -30,14 +30,17 @@ def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, u
     return last
 
 
-@native
-def draw_coordinates(values, squared_norm, count, rng, drawn):
-    """``count`` positions i with probability values_i^2 / |values|^2, sorted, into ``drawn``."""
+@helper
+def draw_coordinates(values, start, stop, squared_norm, count, rng, drawn):
+    """``count`` positions i with probability values_i^2 / |values|^2, sorted, into ``drawn``.
+
+    The values are values[start:stop].
+    """
     for b in range(count):
         target = rng.random() * squared_norm
         reached = 0.0
-        position = -1
-        for i in range(len(values)):
+        position = start - 1
+        for i in range(start, stop):
             square = np.float64(values[i]) * np.float64(values[i])
             if square > 0.0:
                 position = i
@@ -47,14 +50,14 @@ def draw_coordinates(values, squared_norm, count, rng, drawn):
         insert(drawn, b, position)
 
 
-@native
-def search_coordinates(running, count, rng, drawn):
+@helper
+def search_coordinates(running, start, count, rng, drawn):
     """The same for a long row, by a search in the running sums of its squares."""
     for b in range(count):
-        insert(drawn, b, first_at_least(running, rng.random() * running[-1]))
+        insert(drawn, b, start + first_at_least(running, rng.random() * running[-1]))
 
 
-@native
+@helper
 def first_at_least(running, value):
     """np.searchsorted, which takes a second to compile; the last place where there is none."""
     low, high = 0, len(running) - 1
@@ -67,7 +70,7 @@ def first_at_least(running, value):
     return low
 
 
-@native
+@helper
 def insert(drawn, count, position):
     """Keep the few drawn positions sorted."""
     slot = count
@@ -99,24 +102,21 @@ def draw_monomials(
 ):
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
-    Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d). ``data``
-    times ``scale`` are the points, ``words`` those of the coordinates. ``running`` are the running
-    sums of the squares of the last row, where it is too long to be gone through for every draw;
-    else empty.
+    Rows are CSR; for dense rows ``indices`` and ``indptr`` are None. ``data`` times ``scale`` are
+    the points, ``words`` those of the coordinates. ``running`` are the running sums of the squares
+    of the last row, where it is too long to be gone through for every draw; else None.
     ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
     atoms needed so far is returned negated, and the caller tries again with larger ones.
     """
-    dense = len(indptr) == 0
-    width = len(indices)
+    width = len(words)
     drawn = np.empty(len(log_coefficients), dtype=np.int64)
     atoms = 0
     for k in range(len(rows)):
         row = rows[k]
-        if dense:
-            values, columns = data[row * width : (row + 1) * width], indices
+        if indptr is None:
+            start, stop = row * width, (row + 1) * width
         else:
-            values = data[indptr[row] : indptr[row + 1]]
-            columns = indices[indptr[row] : indptr[row + 1]]
+            start, stop = np.int64(indptr[row]), np.int64(indptr[row + 1])
         degree = draw_degree(
             log_radius[row],
             log_mass[row],
@@ -125,15 +125,21 @@ def draw_monomials(
             lowest,
             rng.random(),
         )
-        if len(running) > 0 and row == len(log_radius) - 1:
-            search_coordinates(running, degree, rng, drawn)
-        else:
-            draw_coordinates(values, np.exp(log_radius[row]) / scale**2, degree, rng, drawn)
+        searched = False
+        if running is not None:
+            searched = row == len(log_radius) - 1
+            if searched:
+                search_coordinates(running, start, degree, rng, drawn)
+        if not searched:
+            squared = np.exp(log_radius[row]) / scale**2
+            draw_coordinates(data, start, stop, squared, degree, rng, drawn)
         if atoms + degree > len(coordinates):
             return -(atoms + degree)
         word = np.uint64(0)
         for b in range(degree):
-            column = columns[drawn[b]]
+            column = drawn[b] - start
+            if indices is not None:
+                column = np.int64(indices[drawn[b]])
             word += words[column]
             if b > 0 and drawn[b] == drawn[b - 1]:
                 orders[atoms - 1] += 1
@@ -149,7 +155,7 @@ def draw_monomials(
 # --- orders of one-dimensional functions ---------------------------------------------------------
 
 
-@native
+@helper
 def next_excited(log_ground, row, start, threshold):
     """The first coordinate >= start that leaves the ground state, or the number of coordinates.
 
@@ -201,10 +207,11 @@ def chances_of_more(squares, offsets, n_listed, chances):
     exact as large ones.
     """
     n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
-    enough = np.zeros(lowest + 1)  # the chance of the orders that are enough for r by themselves
+    enough = np.empty(lowest + 1)  # the chance of the orders that are enough for r by themselves
     for row in range(n_rows):
         chances[row, d, 0] = 1.0
-        chances[row, d, 1:] = 0.0
+        for r in range(1, lowest + 1):
+            chances[row, d, r] = 0.0
         for i in range(d - 1, -1, -1):
             chances[row, i, 0] = 1.0
             if lowest == 0:
@@ -224,7 +231,7 @@ def chances_of_more(squares, offsets, n_listed, chances):
                 chances[row, i, r] = total
 
 
-@native
+@helper
 def draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform):
     """The order of coordinate i, given that the orders from i on reach ``needed`` in all."""
     target = uniform * chances[row, i, needed]
@@ -241,7 +248,7 @@ def draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform):
     return last
 
 
-@native
+@helper
 def draw_free(squares, offsets, row, i, uniform):
     """The order >= 1 of coordinate i, which has left the ground state."""
     ground = squares[row, offsets[i]]
@@ -282,7 +289,7 @@ def draw_orders(
             return -(atoms + d)
         word = np.uint64(0)
         needed = lowest
-        i = 0
+        i = np.int64(0)  # a literal 0 would compile what it is passed to a second time
         while i < d:
             if needed > 0:
                 uniform = rng.random()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelsieve._native._options import native
+from kernelsieve._native._options import helper, native
 
 POINTS = 6  # of the interpolation polynomial; no family reads more table rows for one value
 CONSTANT, GAUSSIAN, EXPONENTIAL, LEVELS = range(4)  # how a column's table is read
+# What a line of ``layout`` says of a column: its kind, the number of its functions, the table row
+# of missing values, and where its parts begin (and end) in the flat arrays of all columns.
+KIND, WIDTH, MISSING, TABLE, MATRIX = range(5)
+PLACES, PLACES_END, CENTRES, CENTRES_END, TENTS, TENTS_END = range(5, 11)
 
 
 @native
@@ -43,10 +47,10 @@ def fill_cells(values, inverse_width, most, numbers, low, high, counts):
     return missing
 
 
-@native
-def place_of(u, places):
-    """The number of places <= u."""
-    low, high = 0, len(places)
+@helper
+def place_of(u, places, first, last):
+    """The first of the rising places[first:last] that is > u; ``last`` if there is none."""
+    low, high = first, last
     while low < high:
         middle = (low + high) // 2
         if places[middle] <= u:
@@ -56,25 +60,25 @@ def place_of(u, places):
     return low
 
 
-@native
-def interpolation_rows(line, step, firsts, first_rows, n_rows, missing_row, rows, weights):
+@helper
+def interpolation_rows(line, step, firsts, first, last, first_rows, n_rows, missing, rows, weights):
     """Six rows of a patch of equal steps around each value, and the weights of their polynomial.
 
-    Patch p holds the values at firsts[p] + j * step, j < n_rows[p], in rows from first_rows[p].
-    rows[b] = -1 where no patch holds the value.
+    Patch p from ``first`` to ``last`` holds the values at firsts[p] + j * step, j < n_rows[p], in
+    rows from first_rows[p]. rows[b] = -1 where no patch holds the value.
     """
     inverse = 1.0 / step
     for b in range(len(line)):
         u = np.float64(line[b])
-        if np.isnan(u):
-            rows[b] = missing_row
-            weights[:, b] = 0.0
-            weights[0, b] = 1.0
-            continue
-        patch = place_of(u, firsts) - 1
-        position = (u - firsts[patch]) * inverse if patch >= 0 else -1.0
-        if not 2.0 <= position <= n_rows[max(patch, 0)] - 4.0:
+        patch = place_of(u, firsts, first, last) - 1
+        position = (u - firsts[patch]) * inverse if patch >= first else -1.0
+        if not (position >= 2.0 and position <= n_rows[patch] - 4.0):
+            for p in range(POINTS):
+                weights[p, b] = 0.0
             rows[b] = -1
+            if np.isnan(u):
+                rows[b] = missing
+                weights[0, b] = 1.0
             continue
         cell = np.int64(position)
         rows[b] = first_rows[patch] + cell - 2
@@ -88,25 +92,25 @@ def interpolation_rows(line, step, firsts, first_rows, n_rows, missing_row, rows
         weights[5, b] = m2 * m1 * z * p1 * p2 * (1.0 / 120.0)
 
 
-@native
-def exponential_rows(line, decay, degree, knots, missing_row, rows, weights):
-    """2 (degree + 1) rows for each value: exponentials from the knots on both sides, times powers.
+@helper
+def exponential_rows(line, decay, width, knots, first, last, missing, rows, weights):
+    """2 width rows for each value: exponentials from the knots on both sides, times powers.
 
     Between knots a and b, and beyond the outermost, the functions are exactly
-    sum_p row_p (u - a)^p exp(-decay (u - a)) + sum_p row_(degree + 1 + p) (b - u)^p exp(...).
+    sum_p row_p (u - a)^p exp(-decay (u - a)) + sum_p row_(width + p) (b - u)^p exp(...).
     """
-    width = degree + 1
     for b in range(len(line)):
         u = np.float64(line[b])
         if np.isnan(u):
-            rows[b] = missing_row
-            weights[:, b] = 0.0
+            rows[b] = missing
+            for p in range(2 * width):
+                weights[p, b] = 0.0
             weights[0, b] = 1.0
             continue
-        interval = place_of(u, knots)
-        rows[b] = 2 * width * interval
-        left = u - knots[interval - 1] if interval > 0 else np.inf
-        right = knots[interval] - u if interval < len(knots) else np.inf
+        place = place_of(u, knots, first, last)
+        rows[b] = 2 * width * (place - first)
+        left = u - knots[place - 1] if place > first else np.inf
+        right = knots[place] - u if place < last else np.inf
         left_part, right_part = np.exp(-decay * left), np.exp(-decay * right)
         for p in range(width):
             weights[p, b] = left_part
@@ -115,79 +119,100 @@ def exponential_rows(line, decay, degree, knots, missing_row, rows, weights):
             right_part = right_part * right if right_part > 0.0 else 0.0
 
 
-@native
-def level_rows(line, levels, missing_row, rows, weights):
+@helper
+def level_rows(line, levels, first, last, missing, rows, weights):
     """The row of each value's level; the row after the levels where it is none of them."""
     for b in range(len(line)):
         u = np.float64(line[b])
         weights[0, b] = 1.0
         if np.isnan(u):
-            rows[b] = missing_row
+            rows[b] = missing
         else:
-            place = place_of(u, levels) - 1
-            rows[b] = place if place >= 0 and levels[place] == u else len(levels)
+            place = place_of(u, levels, first, last) - 1
+            known = place >= first and levels[place] == u
+            rows[b] = place - first if known else last - first
 
 
-@native
-def table_rows(line, kind, step, decay, degree, places, first_rows, n_rows, missing_row):
-    """The first table row of each value, and the weights of it and those after it."""
+@helper
+def table_rows(line, column, setting, step, places, first_rows, n_rows):
+    """The first table row of each value of a column, and the weights of it and those after it.
+
+    ``column`` is its line of the layout. ``setting`` are the decay and the degree of exponentials;
+    None where no column but Gaussian ones has a table.
+    """
+    kind, missing, first, last = column[KIND], column[MISSING], column[PLACES], column[PLACES_END]
     rows = np.empty(len(line), dtype=np.int64)
-    width = POINTS if kind == GAUSSIAN else 1 if kind == LEVELS else 2 * (degree + 1)
-    weights = np.zeros((width, len(line)))
+    width = POINTS
+    if setting is not None:
+        if kind == LEVELS:
+            width = 1
+        if kind == EXPONENTIAL:
+            width = 2 * (np.int64(setting[1]) + 1)
+    weights = np.empty((width, len(line)))
+    if setting is not None:
+        if kind == LEVELS:
+            level_rows(line, places, first, last, missing, rows, weights)
+        if kind == EXPONENTIAL:
+            half = width // 2
+            exponential_rows(line, setting[0], half, places, first, last, missing, rows, weights)
     if kind == GAUSSIAN:
-        interpolation_rows(line, step, places, first_rows, n_rows, missing_row, rows, weights)
-    elif kind == LEVELS:
-        level_rows(line, places, missing_row, rows, weights)
-    else:
-        exponential_rows(line, decay, degree, places, missing_row, rows, weights)
+        interpolation_rows(
+            line, step, places, first, last, first_rows, n_rows, missing, rows, weights
+        )
     return rows, weights
 
 
-@native
-def combine_rows(rows, weights, table, out):
-    """out[k, b] = sum_p weights[p, b] table[rows[b] + p, k]."""
-    for k in range(table.shape[1]):
+@helper
+def combine_rows(rows, weights, table, start, width, out):
+    """out[k, b] = sum_p weights[p, b] table[start + (rows[b] + p) width + k], for k < width."""
+    for k in range(width):
         for b in range(len(rows)):
             total = 0.0
-            if rows[b] >= 0:
-                for p in range(weights.shape[0]):
-                    total += weights[p, b] * table[rows[b] + p, k]
+            for p in range(weights.shape[0]):
+                total += weights[p, b] * table[start + (rows[b] + p) * width + k]
             out[k, b] = total
 
 
-@native
-def combine_six(rows, weights, table, out):
-    """``combine_rows`` for six rows: runs in lanes."""
-    for k in range(table.shape[1]):
+@helper
+def combine_six(rows, weights, table, start, width, out):
+    """``combine_rows`` for six rows: runs in lanes. Where rows[b] < 0 the value means nothing."""
+    for k in range(width):
         for b in range(len(rows)):
-            row = max(rows[b], 0)
+            entry = start + max(rows[b], 0) * width + k
             out[k, b] = (
-                weights[0, b] * table[row, k]
-                + weights[1, b] * table[row + 1, k]
-                + weights[2, b] * table[row + 2, k]
-                + weights[3, b] * table[row + 3, k]
-                + weights[4, b] * table[row + 4, k]
-                + weights[5, b] * table[row + 5, k]
+                weights[0, b] * table[entry]
+                + weights[1, b] * table[entry + width]
+                + weights[2, b] * table[entry + 2 * width]
+                + weights[3, b] * table[entry + 3 * width]
+                + weights[4, b] * table[entry + 4 * width]
+                + weights[5, b] * table[entry + 5 * width]
             )
 
 
-@native
-def exact_gaussian(u, reach, points, matrix, out):
-    """out[k] = sum_g exp(-(u - g)^2) matrix[g, k] over the points within ``reach``."""
-    out[:] = 0.0
-    g = place_of(u - reach, points)
-    while g < len(points) and points[g] <= u + reach:
+@helper
+def exact_gaussian(u, reach, points, first, last, matrix, start, width, out):
+    """out[k] = sum_g exp(-(u - g)^2) matrix[g, k] over the points within ``reach``, k < width.
+
+    The points are points[first:last]; the matrix is flat, from ``start``.
+    """
+    for k in range(width):
+        out[k] = 0.0
+    g = place_of(u - reach, points, first, last)
+    while g < last and points[g] <= u + reach:
         kernel = np.exp(-(u - points[g]) * (u - points[g]))
-        for k in range(len(out)):
-            out[k] += kernel * matrix[g, k]
+        for k in range(width):
+            out[k] += kernel * matrix[start + (g - first) * width + k]
         g += 1
 
 
 @native
 def exact_gaussians(values, reach, points, matrix, out):
     """``exact_gaussian`` of each value, in its row of ``out``."""
+    flat, first = matrix.ravel(), np.int64(0)
     for b in range(len(values)):
-        exact_gaussian(values[b], reach, points, matrix, out[b])
+        exact_gaussian(
+            values[b], reach, points, first, len(points), flat, first, out.shape[1], out[b]
+        )
 
 
 @native
@@ -200,174 +225,202 @@ def tent(u, left, right):
     return np.exp(side - 0.5 * length) * np.expm1(-2.0 * side) / -np.sqrt(-np.expm1(-2.0 * length))
 
 
-@native
-def column_values(
+# --- the functions of a column -------------------------------------------------------------------
+#
+# ``layout`` says where the parts of each column are. ``settings`` is None where all columns are
+# Gaussian or constant: then the code for other families, which takes a second, is not compiled.
+
+
+@helper
+def write_values(
     line,
-    kind,
+    column,
+    setting,
     step,
     reach,
-    decay,
-    degree,
     places,
     first_rows,
     n_rows,
-    missing_row,
-    table,
+    tables,
     points,
-    matrix,
-    tent_left,
-    tent_right,
+    matrices,
+    tents,
     out,
 ):
-    """out[k, b] = e_k(line[b]) of one column, for its functions in use, then for its tents."""
-    size = len(line)
-    n_functions = table.shape[1]
+    """out[k, b] = e_k(line[b]) of a column, for its functions in use, then for its tents."""
+    size, kind, width = len(line), column[KIND], column[WIDTH]
     if kind == CONSTANT:
-        out[:] = 1.0
+        for b in range(size):
+            out[0, b] = 1.0
         return
-    rows, weights = table_rows(
-        line, kind, step, decay, degree, places, first_rows, n_rows, missing_row
-    )
+    rows, weights = table_rows(line, column, setting, step, places, first_rows, n_rows)
     if kind == GAUSSIAN:
-        combine_six(rows, weights, table, out)
-        exact = np.empty(n_functions)
+        combine_six(rows, weights, tables, column[TABLE], width, out)
+        exact = np.empty(width)
         for b in range(size):
             if rows[b] < 0:
-                exact_gaussian(np.float64(line[b]), reach, points, matrix, exact)
-                for k in range(n_functions):
+                u = np.float64(line[b])
+                first, last, start = column[CENTRES], column[CENTRES_END], column[MATRIX]
+                exact_gaussian(u, reach, points, first, last, matrices, start, width, exact)
+                for k in range(width):
                     out[k, b] = exact[k]
         return
-    combine_rows(rows, weights, table, out[:n_functions])
-    for j in range(len(tent_left)):
-        for b in range(size):
-            out[n_functions + j, b] = tent(np.float64(line[b]), tent_left[j], tent_right[j])
+    if setting is not None:
+        combine_rows(rows, weights, tables, column[TABLE], width, out)
+        for j in range(column[TENTS], column[TENTS_END]):
+            k = width + j - column[TENTS]
+            for b in range(size):
+                out[k, b] = tent(np.float64(line[b]), tents[j, 0], tents[j, 1])
+
+
+@native
+def column_values(
+    line,
+    i,
+    layout,
+    settings,
+    step,
+    reach,
+    places,
+    first_rows,
+    n_rows,
+    tables,
+    points,
+    matrices,
+    tents,
+    out,
+):
+    """out[k, b] = e_k(line[b]) of column i, for its functions in use, then for its tents."""
+    setting = None if settings is None else settings[i]
+    write_values(
+        line,
+        layout[i],
+        setting,
+        step,
+        reach,
+        places,
+        first_rows,
+        n_rows,
+        tables,
+        points,
+        matrices,
+        tents,
+        out,
+    )
 
 
 @native
 def column_squares(
     line,
-    kind,
+    i,
+    layout,
+    settings,
     step,
     reach,
-    decay,
-    degree,
     places,
     first_rows,
     n_rows,
-    missing_row,
-    table,
+    tables,
     points,
-    matrix,
+    matrices,
     has_tents,
     first,
     squares,
 ):
-    """squares[b, first + k] = e_k(line[b])^2 of one column; last the sum over all its tents."""
-    n_functions = table.shape[1]
-    if kind == CONSTANT:
-        squares[: len(line), first] = 1.0
+    """squares[b, first + k] = e_k(line[b])^2 of column i; last the sum over all its tents."""
+    column = layout[i]
+    width = column[WIDTH]
+    if column[KIND] == CONSTANT:
+        for b in range(len(line)):
+            squares[b, first] = 1.0
         return
-    rows, weights = table_rows(
-        line, kind, step, decay, degree, places, first_rows, n_rows, missing_row
-    )
-    values = np.empty(n_functions)
+    setting = None if settings is None else settings[i]
+    rows, weights = table_rows(line, column, setting, step, places, first_rows, n_rows)
+    values = np.empty(width)
     for b in range(len(line)):
         u = np.float64(line[b])
         if rows[b] < 0:
-            exact_gaussian(u, reach, points, matrix, values)
+            begin, end, start = column[CENTRES], column[CENTRES_END], column[MATRIX]
+            exact_gaussian(u, reach, points, begin, end, matrices, start, width, values)
         else:
-            values[:] = 0.0
+            for k in range(width):
+                values[k] = 0.0
             for p in range(weights.shape[0]):
-                weight, row = weights[p, b], rows[b] + p
-                for k in range(n_functions):
-                    values[k] += weight * table[row, k]
+                weight, entry = weights[p, b], column[TABLE] + (rows[b] + p) * width
+                for k in range(width):
+                    values[k] += weight * tables[entry + k]
         left = 1.0
-        for k in range(n_functions):
+        for k in range(width):
             square = values[k] * values[k]
             squares[b, first + k] = square
             left -= square
         if has_tents:  # they end with the knots, and a missing value has none
-            between = places[0] < u < places[-1]
-            squares[b, first + n_functions] = max(0.0, left) if between else 0.0
+            between = places[column[PLACES]] < u < places[column[PLACES_END] - 1]
+            squares[b, first + width] = max(0.0, left) if between else 0.0
 
 
 @native
 def local_atoms(
     lines,
     coordinates,
+    layout,
     settings,
-    kinds,
     step,
     reach,
     places,
     first_rows,
     n_rows,
-    place_starts,
-    missing_rows,
     tables,
-    table_starts,
-    n_functions,
     points,
-    point_starts,
     matrices,
-    matrix_starts,
-    tent_left,
-    tent_right,
-    tent_starts,
+    tents,
     atom_ranges,
     slots,
     smallest,
     smallest_root,
+    values,
     table,
     roots,
 ):
     """Ratios e_k / e_0 of all atoms, and the product of e_0 over all coordinates, for a block.
 
-    Line l holds coordinate coordinates[l]. The tables of coordinate i are flat, from *_starts[i].
+    Line l holds coordinate coordinates[l]. ``values`` is room for the functions of one coordinate.
     e_0 may vanish: it is held above ``smallest``, which changes no feature by more than that, and
     the root above ``smallest_root``, so that it can be divided by.
     """
     size = lines.shape[1]
-    most = (n_functions + tent_starts[1:] - tent_starts[:-1]).max()
-    values = np.empty((most, size))
-    roots[:] = 1.0
+    for b in range(size):
+        roots[b] = 1.0
     for number in range(len(coordinates)):
         i = coordinates[number]
-        here = slice(place_starts[i], place_starts[i + 1])
-        tents = slice(tent_starts[i], tent_starts[i + 1])
-        count = n_functions[i]
-        used = values[: count + tent_starts[i + 1] - tent_starts[i]]
-        column_values(
+        setting = None if settings is None else settings[i]
+        write_values(
             lines[number],
-            kinds[i],
+            layout[i],
+            setting,
             step,
             reach,
-            settings[i, 0],
-            np.int64(settings[i, 1]),
-            places[here],
-            first_rows[here],
-            n_rows[here],
-            missing_rows[i],
-            tables[table_starts[i] : table_starts[i + 1]].reshape(-1, count),
-            points[point_starts[i] : point_starts[i + 1]],
-            matrices[matrix_starts[i] : matrix_starts[i + 1]].reshape(-1, count),
-            tent_left[tents],
-            tent_right[tents],
-            used,
+            places,
+            first_rows,
+            n_rows,
+            tables,
+            points,
+            matrices,
+            tents,
+            values,
         )
-        ground = used[0]
         for b in range(size):
             floor = max(smallest, smallest_root / abs(roots[b]))
-            if not abs(ground[b]) >= floor:
-                ground[b] = floor
-            roots[b] *= ground[b]
+            if not abs(values[0, b]) >= floor:
+                values[0, b] = floor
+            roots[b] *= values[0, b]
         first, last = atom_ranges[i, 0], atom_ranges[i, 1]
         if first < last:
             for b in range(size):
-                ground[b] = 1.0 / ground[b]
+                values[0, b] = 1.0 / values[0, b]
             for a in range(first, last):
                 for b in range(size):
-                    table[a, b] = used[slots[a], b] * ground[b]
+                    table[a, b] = values[slots[a], b] * values[0, b]
 
 
 @native
@@ -392,7 +445,7 @@ def sparse_ratios(values, indptr, smallest, smallest_root, roots):
 @native
 def descend(u, knots, most_levels, rng):
     """The number of a tent drawn in proportion to its square at u; -1 where all of them are 0."""
-    interval = place_of(u, knots) - 1
+    interval = place_of(u, knots, np.int64(0), len(knots)) - 1
     n_intervals = len(knots) - 1
     if interval < 0 or interval >= n_intervals:
         return -1
@@ -415,7 +468,8 @@ def descend(u, knots, most_levels, rng):
 def wander(cumulative, most_levels, rng):
     """The number of a tent: an interval by its mass, then each level with half of what is left."""
     n_intervals = len(cumulative)
-    interval = min(place_of(rng.random() * cumulative[-1], cumulative), n_intervals - 1)
+    target = rng.random() * cumulative[-1]
+    interval = min(place_of(target, cumulative, np.int64(0), n_intervals), n_intervals - 1)
     level = 0
     while level < most_levels - 1 and rng.random() < 0.5:
         level += 1

@@ -9,19 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.products import (
-    add_squared_norms,
-    atom_ranges,
-    evaluate_columns,
-    evaluate_rows,
-)
+from kernelsieve._native.products import add_squared_norms, evaluate_rows
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
 from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.multisets import Multisets, build_trie
+from kernelsieve.products.multisets import Multisets, atom_ranges, build_trie
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
@@ -239,9 +234,9 @@ class ProductFeatures(Persistent):
         def block(rows: slice) -> NDArray[np.float64]:
             if self.sparse:
                 return self.csr(X[rows]).T @ vectors[rows]
-            features = np.empty((len(self), X[rows].shape[0]), dtype=X.dtype)
-            self._dense(evaluate_columns, X[rows], features)
-            return (features @ vectors[rows].astype(X.dtype)).astype(np.float64)
+            features = np.empty((X[rows].shape[0], len(self)), dtype=X.dtype)
+            self._dense(evaluate_rows, X[rows], features)
+            return (features.T @ vectors[rows].astype(X.dtype)).astype(np.float64)
 
         total = np.zeros((len(self), vectors.shape[1]))
         for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs):
