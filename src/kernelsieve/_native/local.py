@@ -142,10 +142,10 @@ def table_rows(line, column, setting, step, places, first_rows, n_rows):
     """
     kind, missing, first, last = column[KIND], column[MISSING], column[PLACES], column[PLACES_END]
     rows = np.empty(len(line), dtype=np.int64)
-    width = POINTS
+    width = np.int64(POINTS)
     if setting is not None:
         if kind == LEVELS:
-            width = 1
+            width = np.int64(1)
         if kind == EXPONENTIAL:
             width = 2 * (np.int64(setting[1]) + 1)
     weights = np.empty((width, len(line)))

@@ -264,8 +264,8 @@ class LocalTables(Persistent):
         # None where all columns with a table are Gaussian: less is compiled for them then.
         others = (kinds[self._live] != native.GAUSSIAN).any()
         self._settings = self._arrays["settings"] if others else None
-        counts = [len(each) for each in orders]
-        self._first_slots, self._most_orders = np.cumsum(counts) - counts, max(counts)
+        counts = np.array([len(each) for each in orders])
+        self._first_slots, self._most_orders = np.cumsum(counts) - counts, int(counts.max())
 
     @staticmethod
     def _layout_of(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
