@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve._native._options import helper, native
+from kernelsieve._native.products import place_of, tent
 
 
 @helper
@@ -341,6 +342,84 @@ def draw_sparse_orders(
         hashes[k] = word
         ends[k] = atoms
     return atoms
+
+
+# --- tents ----------------------------------------------------------------------------------------
+
+
+@native
+def descend(u, knots, most_levels, rng):
+    """The number of a tent drawn in proportion to its square at u; -1 where all of them are 0."""
+    interval = place_of(u, knots, np.int64(0), len(knots)) - 1
+    n_intervals = len(knots) - 1
+    if interval < 0 or interval >= n_intervals:
+        return -1
+    start, length = knots[interval], knots[interval + 1] - knots[interval]
+    ends = np.expm1(-2.0 * (u - start)) * np.expm1(-2.0 * (start + length - u))
+    target = rng.random() * ends / -np.expm1(-2.0 * length)
+    place, width = 0, 1.0
+    node = 1
+    for _ in range(most_levels - 1):
+        left, right = start + place * width * length, start + (place + 1) * width * length
+        target -= tent(u, left, right) ** 2
+        if target < 0.0:
+            break
+        side = 1 if u >= start + (place + 0.5) * width * length else 0
+        place, width, node = 2 * place + side, 0.5 * width, 2 * node + side
+    return interval + n_intervals * (node - 1)
+
+
+@native
+def wander(cumulative, most_levels, rng):
+    """The number of a tent: an interval by its mass, then each level with half of what is left."""
+    n_intervals = len(cumulative)
+    target = rng.random() * cumulative[-1]
+    interval = min(place_of(target, cumulative, np.int64(0), n_intervals), n_intervals - 1)
+    level = 0
+    while level < most_levels - 1 and rng.random() < 0.5:
+        level += 1
+    first = 1 << level
+    node = first + np.int64(rng.random() * first)
+    return interval + n_intervals * (node - 1)
+
+
+@native
+def draw_tents(
+    rows,
+    points,
+    ends,
+    coordinates,
+    orders,
+    n_functions,
+    knots,
+    knot_starts,
+    masses,
+    first_tent,
+    most_levels,
+    words,
+    rng,
+    hashes,
+):
+    """Replace orders that only say "a tent" (n_functions[i]) by those of tents, in place.
+
+    Draw k comes from row rows[k] of ``points``; a number beyond its rows stands for the marginals.
+    ``masses`` are cumulative in each coordinate, in the places of its knots.
+    """
+    atom = 0
+    for k in range(len(ends)):
+        while atom < ends[k]:
+            i = coordinates[atom]
+            start, stop = knot_starts[i], knot_starts[i + 1]
+            if stop > start and orders[atom] == n_functions[i]:
+                number = -1
+                if rows[k] < points.shape[0]:
+                    number = descend(points[rows[k], i], knots[start:stop], most_levels, rng)
+                if number < 0:
+                    number = wander(masses[start : stop - 1], most_levels, rng)
+                order = first_tent + number
+                hashes[k] += np.uint64(order - orders[atom]) * words[i]
+                orders[atom] = order
+            atom += 1
 
 
 # --- distinct draws ------------------------------------------------------------------------------

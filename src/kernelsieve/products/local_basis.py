@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native import local as native
-from kernelsieve._native.local import draw_tents
+from kernelsieve._native import products as native
+from kernelsieve._native.draws import draw_tents
 from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
 from kernelsieve.products.cells import MOST_POINTS, ColumnCells
 from kernelsieve.products.column_basis import (
@@ -22,7 +22,7 @@ from kernelsieve.products.column_basis import (
     column_basis,
     kernel_values,
 )
-from kernelsieve.products.multisets import Multisets, atom_ranges
+from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import (
     FIRST_TENT,
     MOST_LEVELS,
@@ -385,10 +385,11 @@ class LocalTables(Persistent):
         arguments = (
             *self._functions,
             self._arrays["tents"],
-            atom_ranges(coordinates, len(self.bases)),
+            coordinates,
             slots,
             SMALLEST_GROUND_STATE,
             SMALLEST_ROOT,
+            np.zeros((len(self.bases), 2), dtype=np.int64),
             np.empty((self._most_orders, size)),
             table,
             roots,
@@ -413,19 +414,9 @@ class LocalTables(Persistent):
     @property
     def _functions(self) -> tuple[Any, ...]:
         """What compiled code needs to read the tables."""
-        arrays = self._arrays
-        return (
-            self._layout,
-            self._settings,
-            GRID_STEP,
-            FAMILIES["gaussian"].reach,
-            arrays["places"],
-            arrays["first_rows"],
-            arrays["n_rows"],
-            arrays["tables"],
-            arrays["points"],
-            arrays["matrices"],
-        )
+        names = ("places", "first_rows", "n_rows", "tables", "points", "matrices")
+        parts = (GRID_STEP, FAMILIES["gaussian"].reach, *(self._arrays[name] for name in names))
+        return self._layout, self._settings, parts
 
     def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         raise TypeError("local bases are for dense data: use basis='monomial'")

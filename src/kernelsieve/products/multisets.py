@@ -228,16 +228,6 @@ class Trie:
         return parent
 
 
-def atom_ranges(coordinates: NDArray[np.int64], n_coordinates: int) -> NDArray[np.int64]:
-    """[first, last) atom of every coordinate, where atoms of a coordinate stand together."""
-    ranges = np.zeros((n_coordinates, 2), dtype=np.int64)
-    numbers = np.arange(len(coordinates))
-    # Of several atoms of a coordinate, the one that is written last stays.
-    ranges[coordinates[::-1], 0] = numbers[::-1]
-    ranges[coordinates, 1] = numbers + 1
-    return ranges
-
-
 def build_trie(multisets: Multisets, *, frequent_first: bool) -> Trie:
     """The prefix tree of distinct multisets.
 

@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.products import add_squared_norms, evaluate_rows
+from kernelsieve._native.products import add_squared_norms, atom_ranges, evaluate_rows
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
 from kernelsieve.products.basis import Basis
 from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.multisets import Multisets, atom_ranges, build_trie
+from kernelsieve.products.multisets import Multisets, build_trie
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
@@ -173,7 +173,8 @@ class ProductFeatures(Persistent):
             ratios = np.empty((0, 1))
             roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
         weights, _ = self._prepare(X.dtype)
-        ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
+        ranges = np.zeros((X.shape[1], 2), dtype=np.int64)
+        atom_ranges(trie.atom_coordinates, ranges)
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
         capacity = max(1024, int(self._expansion * X.nnz))
         while True:
