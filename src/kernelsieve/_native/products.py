@@ -182,9 +182,10 @@ def combine_rows(rows, weights, table, start, width, out):
     """out[k, b] = sum_p weights[p, b] table[start + (rows[b] + p) width + k], for k < width."""
     for k in range(width):
         for b in range(len(rows)):
-            total = 0.0
+            total, entry = 0.0, start + rows[b] * width + k
             for p in range(weights.shape[0]):
-                total += weights[p, b] * table[start + (rows[b] + p) * width + k]
+                total += weights[p, b] * table[entry]
+                entry += width
             out[k, b] = total
 
 
