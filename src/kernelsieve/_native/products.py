@@ -180,28 +180,32 @@ def table_rows(line, column, setting, step, places, first_rows, n_rows):
 @helper
 def combine_rows(rows, weights, table, start, width, out):
     """out[k, b] = sum_p weights[p, b] table[start + (rows[b] + p) width + k], for k < width."""
+    stride = np.uint64(width)  # unsigned: compiled code need not look for places before the start
     for k in range(width):
         for b in range(len(rows)):
-            total, entry = 0.0, start + rows[b] * width + k
+            total, entry = 0.0, np.uint64(start + rows[b] * width + k)
             for p in range(weights.shape[0]):
                 total += weights[p, b] * table[entry]
-                entry += width
+                entry += stride
             out[k, b] = total
 
 
 @helper
 def combine_six(rows, weights, table, start, width, out):
     """``combine_rows`` for six rows: runs in lanes. Where rows[b] < 0 the value means nothing."""
+    stride, four = np.uint64(width), np.uint64(4 * width)
     for k in range(width):
         for b in range(len(rows)):
-            entry = start + max(rows[b], 0) * width + k
+            entry = np.uint64(start + max(rows[b], 0) * width + k)
+            second = entry + stride
+            third = second + stride
             out[k, b] = (
                 weights[0, b] * table[entry]
-                + weights[1, b] * table[entry + width]
-                + weights[2, b] * table[entry + 2 * width]
-                + weights[3, b] * table[entry + 3 * width]
-                + weights[4, b] * table[entry + 4 * width]
-                + weights[5, b] * table[entry + 5 * width]
+                + weights[1, b] * table[second]
+                + weights[2, b] * table[third]
+                + weights[3, b] * table[third + stride]
+                + weights[4, b] * table[entry + four]
+                + weights[5, b] * table[second + four]
             )
 
 
