@@ -25,7 +25,7 @@ from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.summaries import Marginals
 from kernelsieve.tuning.ridge_errors import LeftOut, SetApart, SetApartAtOnce
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]

@@ -30,7 +30,7 @@ from kernelsieve.explanation import Explanation, Probe, anova
 from kernelsieve.kernels import Anova, Laplacian, Product
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.sources import BlockSource
-from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.summaries import Marginals
 
 
 def rows(n: int = 200, d: int = 4, levels: int = 3, seed: int = 0) -> Any:

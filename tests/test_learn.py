@@ -13,9 +13,10 @@ from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, Nystr
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
 from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_families
-from kernelsieve.kernels.learning.likelihood import Objective, inverse_of
+from kernelsieve.kernels.learning.likelihood import Objective
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
+from kernelsieve.linalg.cholesky import inverse_of
 from kernelsieve.models._learned import affordable_size
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource

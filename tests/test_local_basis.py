@@ -11,7 +11,8 @@ import oracles
 import pytest
 
 from kernelsieve import AdaptiveFeatures
-from kernelsieve._native.local import descend, tent, wander
+from kernelsieve._native.draws import descend, wander
+from kernelsieve._native.products import tent
 from kernelsieve.kernels import Product
 from kernelsieve.products.cells import (
     FINEST_LEVEL,

@@ -16,7 +16,7 @@ from kernelsieve._parallel import thread_count
 from kernelsieve._progress import track
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.sketches import TensorSketch
 from kernelsieve.sources import BlockSource, NpySource, SvmlightSource
 

@@ -38,7 +38,7 @@ from kernelsieve.engine.scores import (
 from kernelsieve.engine.space import MonomialSpace, Pool, RowPlan
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
 from kernelsieve.kernels.base import Series
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.products import product_features
 from kernelsieve.products.frame import Frame, principal_directions
 from kernelsieve.products.monomial_basis import MonomialBasis

@@ -11,11 +11,15 @@ from numba.core import config, event
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-# Serial and without the interpreter's lock: threads run over blocks of rows, outside.
-native = numba.njit(cache=True, nogil=True)
-inlined = numba.njit(cache=True, nogil=True, inline="always")
+# Serial and without the interpreter's lock: threads run over blocks of rows, outside. Nobody passes
+# a loop to another loop as an argument: it is compiled without what that would need.
+common: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+native = numba.njit(**common)
+# For compiled callers only: without the code that unpacks Python's objects.
+helper = numba.njit(**common | {"no_cpython_wrapper": True})
+inlined = numba.njit(**common, inline="always")
 # Sums may be taken in any order, which makes vectors of them; infinities keep their meaning.
-reduction = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+reduction = numba.njit(**common, fastmath={"reassoc", "contract", "nsz"})
 
 
 class CompilationNotice(event.Listener):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelsieve._native._options import native
+from kernelsieve._native._options import helper, native
+from kernelsieve._native.products import place_of, tent
 
 
-@native
+@helper
 def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, uniform):
     """A degree w >= lowest with probability c^2 a_w r^w / mass (Alg. 3 line 13, for B = 0)."""
     target = uniform * np.exp(log_mass - 2.0 * log_amplitude)
@@ -30,14 +31,17 @@ def draw_degree(log_radius, log_mass, log_amplitude, log_coefficients, lowest, u
     return last
 
 
-@native
-def draw_coordinates(values, squared_norm, count, rng, drawn):
-    """``count`` positions i with probability values_i^2 / |values|^2, sorted, into ``drawn``."""
+@helper
+def draw_coordinates(values, start, stop, squared_norm, count, rng, drawn):
+    """``count`` positions i with probability values_i^2 / |values|^2, sorted, into ``drawn``.
+
+    The values are values[start:stop].
+    """
     for b in range(count):
         target = rng.random() * squared_norm
         reached = 0.0
-        position = -1
-        for i in range(len(values)):
+        position = start - 1
+        for i in range(start, stop):
             square = np.float64(values[i]) * np.float64(values[i])
             if square > 0.0:
                 position = i
@@ -47,14 +51,14 @@ def draw_coordinates(values, squared_norm, count, rng, drawn):
         insert(drawn, b, position)
 
 
-@native
-def search_coordinates(running, count, rng, drawn):
+@helper
+def search_coordinates(running, start, count, rng, drawn):
     """The same for a long row, by a search in the running sums of its squares."""
     for b in range(count):
-        insert(drawn, b, first_at_least(running, rng.random() * running[-1]))
+        insert(drawn, b, start + first_at_least(running, rng.random() * running[-1]))
 
 
-@native
+@helper
 def first_at_least(running, value):
     """np.searchsorted, which takes a second to compile; the last place where there is none."""
     low, high = 0, len(running) - 1
@@ -67,7 +71,7 @@ def first_at_least(running, value):
     return low
 
 
-@native
+@helper
 def insert(drawn, count, position):
     """Keep the few drawn positions sorted."""
     slot = count
@@ -99,24 +103,21 @@ def draw_monomials(
 ):
     """One multiset for every entry of ``rows``; returns the number of atoms written.
 
-    Rows are CSR; a dense matrix passes an empty ``indptr`` and ``indices`` = arange(d). ``data``
-    times ``scale`` are the points, ``words`` those of the coordinates. ``running`` are the running
-    sums of the squares of the last row, where it is too long to be gone through for every draw;
-    else empty.
+    Rows are CSR; for dense rows ``indices`` and ``indptr`` are None. ``data`` times ``scale`` are
+    the points, ``words`` those of the coordinates. ``running`` are the running sums of the squares
+    of the last row, where it is too long to be gone through for every draw; else None.
     ``ends[k]`` is where the atoms of draw k end. The atom arrays may fill up: then the number of
     atoms needed so far is returned negated, and the caller tries again with larger ones.
     """
-    dense = len(indptr) == 0
-    width = len(indices)
+    width = len(words)
     drawn = np.empty(len(log_coefficients), dtype=np.int64)
     atoms = 0
     for k in range(len(rows)):
         row = rows[k]
-        if dense:
-            values, columns = data[row * width : (row + 1) * width], indices
+        if indptr is None:
+            start, stop = row * width, (row + 1) * width
         else:
-            values = data[indptr[row] : indptr[row + 1]]
-            columns = indices[indptr[row] : indptr[row + 1]]
+            start, stop = np.int64(indptr[row]), np.int64(indptr[row + 1])
         degree = draw_degree(
             log_radius[row],
             log_mass[row],
@@ -125,15 +126,21 @@ def draw_monomials(
             lowest,
             rng.random(),
         )
-        if len(running) > 0 and row == len(log_radius) - 1:
-            search_coordinates(running, degree, rng, drawn)
-        else:
-            draw_coordinates(values, np.exp(log_radius[row]) / scale**2, degree, rng, drawn)
+        searched = False
+        if running is not None:
+            searched = row == len(log_radius) - 1
+            if searched:
+                search_coordinates(running, start, degree, rng, drawn)
+        if not searched:
+            squared = np.exp(log_radius[row]) / scale**2
+            draw_coordinates(data, start, stop, squared, degree, rng, drawn)
         if atoms + degree > len(coordinates):
             return -(atoms + degree)
         word = np.uint64(0)
         for b in range(degree):
-            column = columns[drawn[b]]
+            column = drawn[b] - start
+            if indices is not None:
+                column = np.int64(indices[drawn[b]])
             word += words[column]
             if b > 0 and drawn[b] == drawn[b - 1]:
                 orders[atoms - 1] += 1
@@ -149,7 +156,7 @@ def draw_monomials(
 # --- orders of one-dimensional functions ---------------------------------------------------------
 
 
-@native
+@helper
 def next_excited(log_ground, row, start, threshold):
     """The first coordinate >= start that leaves the ground state, or the number of coordinates.
 
@@ -201,10 +208,11 @@ def chances_of_more(squares, offsets, n_listed, chances):
     exact as large ones.
     """
     n_rows, d, lowest = squares.shape[0], len(offsets) - 1, chances.shape[2] - 1
-    enough = np.zeros(lowest + 1)  # the chance of the orders that are enough for r by themselves
+    enough = np.empty(lowest + 1)  # the chance of the orders that are enough for r by themselves
     for row in range(n_rows):
         chances[row, d, 0] = 1.0
-        chances[row, d, 1:] = 0.0
+        for r in range(1, lowest + 1):
+            chances[row, d, r] = 0.0
         for i in range(d - 1, -1, -1):
             chances[row, i, 0] = 1.0
             if lowest == 0:
@@ -224,7 +232,7 @@ def chances_of_more(squares, offsets, n_listed, chances):
                 chances[row, i, r] = total
 
 
-@native
+@helper
 def draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform):
     """The order of coordinate i, given that the orders from i on reach ``needed`` in all."""
     target = uniform * chances[row, i, needed]
@@ -241,7 +249,7 @@ def draw_needed(squares, offsets, n_listed, chances, row, i, needed, uniform):
     return last
 
 
-@native
+@helper
 def draw_free(squares, offsets, row, i, uniform):
     """The order >= 1 of coordinate i, which has left the ground state."""
     ground = squares[row, offsets[i]]
@@ -282,7 +290,7 @@ def draw_orders(
             return -(atoms + d)
         word = np.uint64(0)
         needed = lowest
-        i = 0
+        i = np.int64(0)  # a literal 0 would compile what it is passed to a second time
         while i < d:
             if needed > 0:
                 uniform = rng.random()
@@ -334,6 +342,84 @@ def draw_sparse_orders(
         hashes[k] = word
         ends[k] = atoms
     return atoms
+
+
+# --- tents ----------------------------------------------------------------------------------------
+
+
+@native
+def descend(u, knots, most_levels, rng):
+    """The number of a tent drawn in proportion to its square at u; -1 where all of them are 0."""
+    interval = place_of(u, knots, np.int64(0), len(knots)) - 1
+    n_intervals = len(knots) - 1
+    if interval < 0 or interval >= n_intervals:
+        return -1
+    start, length = knots[interval], knots[interval + 1] - knots[interval]
+    ends = np.expm1(-2.0 * (u - start)) * np.expm1(-2.0 * (start + length - u))
+    target = rng.random() * ends / -np.expm1(-2.0 * length)
+    place, width = 0, 1.0
+    node = 1
+    for _ in range(most_levels - 1):
+        left, right = start + place * width * length, start + (place + 1) * width * length
+        target -= tent(u, left, right) ** 2
+        if target < 0.0:
+            break
+        side = 1 if u >= start + (place + 0.5) * width * length else 0
+        place, width, node = 2 * place + side, 0.5 * width, 2 * node + side
+    return interval + n_intervals * (node - 1)
+
+
+@native
+def wander(cumulative, most_levels, rng):
+    """The number of a tent: an interval by its mass, then each level with half of what is left."""
+    n_intervals = len(cumulative)
+    target = rng.random() * cumulative[-1]
+    interval = min(place_of(target, cumulative, np.int64(0), n_intervals), n_intervals - 1)
+    level = 0
+    while level < most_levels - 1 and rng.random() < 0.5:
+        level += 1
+    first = 1 << level
+    node = first + np.int64(rng.random() * first)
+    return interval + n_intervals * (node - 1)
+
+
+@native
+def draw_tents(
+    rows,
+    points,
+    ends,
+    coordinates,
+    orders,
+    n_functions,
+    knots,
+    knot_starts,
+    masses,
+    first_tent,
+    most_levels,
+    words,
+    rng,
+    hashes,
+):
+    """Replace orders that only say "a tent" (n_functions[i]) by those of tents, in place.
+
+    Draw k comes from row rows[k] of ``points``; a number beyond its rows stands for the marginals.
+    ``masses`` are cumulative in each coordinate, in the places of its knots.
+    """
+    atom = 0
+    for k in range(len(ends)):
+        while atom < ends[k]:
+            i = coordinates[atom]
+            start, stop = knot_starts[i], knot_starts[i + 1]
+            if stop > start and orders[atom] == n_functions[i]:
+                number = -1
+                if rows[k] < points.shape[0]:
+                    number = descend(points[rows[k], i], knots[start:stop], most_levels, rng)
+                if number < 0:
+                    number = wander(masses[start : stop - 1], most_levels, rng)
+                order = first_tent + number
+                hashes[k] += np.uint64(order - orders[atom]) * words[i]
+                orders[atom] = order
+            atom += 1
 
 
 # --- distinct draws ------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ from kernelsieve.diagnostics._kernel_data import (
     Measured,
     between,
 )
+from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
 from kernelsieve.linalg.operators import Array, diagonal, evaluate, outer
-from kernelsieve.linalg.solvers import regularised_cholesky
-from kernelsieve.linalg.whitening import inverse_of_lower
 
 
 def statistical_dimension(data: KernelData, alpha: float, m: int, n_repeats: int) -> Measured:

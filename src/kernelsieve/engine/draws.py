@@ -190,7 +190,7 @@ class RowNormProposal:
         self.series, self.rows, self.lowest = series, rows, lowest
         self.spread = spread
         self._store(rows, frame)
-        self._words = coordinate_words(rows.shape[1] if sp.issparse(rows) else len(self._indices))
+        self._words = coordinate_words(frame.n_coordinates)
         squared = self._squared_radius(frame)
         with np.errstate(divide="ignore"):
             self.log_radius = np.log(squared)
@@ -218,8 +218,8 @@ class RowNormProposal:
         return self.log_total == -np.inf
 
     def _store(self, rows: Any, frame: Frame) -> None:
-        """Points as the native arrays of CSR rows; dense ones have no index pointer."""
-        self._running = np.empty(0)
+        """Points as the native arrays of CSR rows; dense ones have no indices and no pointer."""
+        self._running: NDArray[np.float64] | None = None
         if sp.issparse(rows):  # as they are: a copy only to scale them would double the memory
             self._data, self._indices, self._indptr = rows.data, rows.indices, rows.indptr
             self._scale = frame.scale
@@ -230,8 +230,7 @@ class RowNormProposal:
         if self.spread is not None:
             points = np.vstack([points, self.spread[None].astype(points.dtype)])
         self._data = np.ascontiguousarray(points).ravel()
-        self._indices = np.arange(points.shape[1])
-        self._indptr = np.empty(0, dtype=np.int64)
+        self._indices = self._indptr = None
         self._scale = 1.0
 
     def _add_sparse_row(self, spread: NDArray[np.float64]) -> None:
@@ -247,7 +246,7 @@ class RowNormProposal:
         if sp.issparse(self.rows):
             radii = frame.squared_radius(self.rows)
             return radii if self.spread is None else np.append(radii, np.sum(self.spread**2))
-        return squared_norms(self._data.reshape(-1, len(self._indices)))
+        return squared_norms(self._data.reshape(-1, frame.n_coordinates))
 
     def draw(self, size: int, rng: np.random.Generator) -> Draws:
         """``size`` draws as (hashes, ends, coordinates, orders)."""

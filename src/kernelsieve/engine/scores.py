@@ -22,7 +22,7 @@ from kernelsieve._random import keyed_rows, stream
 from kernelsieve.engine.balance import balanced_probabilities, heaviest_directions
 from kernelsieve.engine.space import Pool, RowPlan, Space
 from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.summaries import target_summary

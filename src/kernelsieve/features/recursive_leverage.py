@@ -12,8 +12,8 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import row_hashes, stream
 from kernelsieve.engine.scores import capped_proportional, systematic_sample
 from kernelsieve.kernels import Kernel
-from kernelsieve.linalg.solvers import regularised_cholesky
-from kernelsieve.linalg.whitening import inverse_of_lower, times_upper
+from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
+from kernelsieve.linalg.whitening import times_upper
 
 BLOCK_ROWS = 1024
 # Rows of a sample for each direction above the ridge. A group of rows that a sample misses gets

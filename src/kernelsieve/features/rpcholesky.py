@@ -11,7 +11,7 @@ from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import stream
 from kernelsieve._validation import check_matrix
 from kernelsieve.kernels import Kernel
-from kernelsieve.linalg.whitening import inverse_of_lower
+from kernelsieve.linalg.cholesky import inverse_of_lower
 
 BLOCK_ROWS = 2048
 ROUNDING = 8.0  # errors of the float type that the residuals may hold, relative to k(x, x)

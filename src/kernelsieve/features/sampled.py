@@ -21,6 +21,7 @@ from kernelsieve.features.base import BOUNDED, FeatureMap
 from kernelsieve.features.sphere import directions, polar
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.resolve import with_categories
+from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.products.tents import FIRST_TENT
@@ -109,7 +110,8 @@ class SampledFeatures(FeatureMap):
             check_choice(self.basis, "basis", ("auto", "monomial", "mercer")),
             getattr(self, "max_order", None),
         )
-        rows = directions(self.kernel_, rows)
+        if isinstance(self.kernel_, SphericalKernel):
+            rows = directions(rows)
         selector = self._selector(rows, request.alpha)
         choice = choose(
             rows, self.kernel_, request, selector, seed, options=self._options, n_jobs=self.n_jobs
@@ -137,10 +139,13 @@ class SampledFeatures(FeatureMap):
         return self.features_.multisets.capped(FIRST_TENT).tuples()
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
+        if not isinstance(self.kernel_, SphericalKernel):
+            self.features_.fill(X, out)
+            return
         points, amplitudes = polar(self.kernel_, X)
+        assert amplitudes is not None
         self.features_.fill(points, out)
-        if amplitudes is not None:
-            out *= amplitudes[:, None]
+        out *= amplitudes[:, None]
 
     def _csr(self, X: Any) -> sp.csr_array | None:
         if not self.features_.keeps_sparse:

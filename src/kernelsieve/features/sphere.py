@@ -13,10 +13,8 @@ from kernelsieve.sources.base import ArraySource, Source
 from kernelsieve.sources.views import Mapped
 
 
-def directions(kernel: Kernel, rows: Source) -> Source:
-    """The rows that a series is sampled on: of length 1 for a kernel of the angle."""
-    if not isinstance(kernel, SphericalKernel):
-        return rows
+def directions(rows: Source) -> Source:
+    """The same rows with length 1: what the series of a kernel of the angle is sampled on."""
     if isinstance(rows, ArraySource):
         return ArraySource(unit_rows(rows.block.X), rows.block.y, rows.block.weights)
     return Mapped(rows, unit_rows, rows.shape[1])

@@ -20,7 +20,7 @@ from kernelsieve._validation import check_count, check_points
 from kernelsieve.kernels.base import Kernel, Tiles, empty_gram
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.subsets import Subset, SubsetTree
-from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.summaries import Marginals
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
 from kernelsieve._parallel import row_blocks
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.cholesky import regularised_cholesky
 
 BLOCK_ROWS = 4096  # of Z that are converted to float64 at once
 

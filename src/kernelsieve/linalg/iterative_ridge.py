@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from kernelsieve.linalg.block_descent import Limits, descend
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.linalg.operators import Multiplies, NystromSketch
-from kernelsieve.linalg.solvers import Solution, conjugate_gradients, regularised_cholesky
+from kernelsieve.linalg.solvers import Solution, conjugate_gradients
 from kernelsieve.sources.base import Block, Source
 
 SKETCH_SIZE = 256  # test vectors of the preconditioner for many features

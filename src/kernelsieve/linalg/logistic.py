@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.special import log_softmax
 
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import Posterior
-from kernelsieve.linalg.solvers import regularised_cholesky
 
 Array = NDArray[np.float64]
 

@@ -10,11 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.lapack import dpotri
 
 from kernelsieve._state import Persistent, array, flag, number, optional, whole, wrong
+from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
 from kernelsieve.linalg.operators import dense
-from kernelsieve.linalg.solvers import regularised_cholesky
 
 Array = NDArray[np.float64]
 
@@ -292,9 +291,9 @@ class Posterior(Persistent):
     @cached_property
     def degrees_of_freedom(self) -> float:
         """tr G (G + shift I)^-1, and 1 for the intercept."""
-        inverse, _ = dpotri(self._known_factor(), lower=1)
-        trace = float(np.trace(inverse))
-        return len(inverse) - self.shift * trace + self.fit_intercept
+        root = inverse_of_lower(self._known_factor())
+        trace = float(np.vdot(root, root))  # of the inverse root^T root
+        return len(root) - self.shift * trace + self.fit_intercept
 
     @cached_property
     def noise_variance(self) -> Array:

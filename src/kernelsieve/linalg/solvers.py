@@ -1,4 +1,4 @@
-"""Solve symmetric positive definite systems in float64: Cholesky, and conjugate gradients."""
+"""Solve symmetric positive definite systems in float64 by conjugate gradients."""
 
 from __future__ import annotations
 
@@ -9,48 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
-
-from kernelsieve._native.cholesky import lower_factor
 
 COARSE = float(np.finfo(np.float32).eps) / 2  # rounding of an entry of a coarse matrix
 DIVERGED = 100.0  # growth of a residual at which coarse iterations are given up
-# Of the mean diagonal entry, tried in turn; the last ones for sums of products in float32.
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-5)
 
 Array = NDArray[np.float64]
 Apply = Callable[[Array], Array]
-
-
-def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
-    """Factor gram + shift I, where the shift is alpha, or slightly more if rounding requires it.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (s, s)
-        Symmetric and positive semidefinite up to rounding; it is not changed.
-    alpha : float
-
-    Returns
-    -------
-    factor : ndarray of shape (s, s)
-        The lower Cholesky factor.
-    shift : float
-    """
-    scale = float(np.trace(gram)) / len(gram)
-    if not np.isfinite(scale):
-        raise ValueError(
-            "the products of features overflow float64: scale X, or lower gamma or the degree"
-        )
-    for jitter in JITTERS:
-        shift = alpha + jitter * scale
-        shifted = gram.copy()
-        shifted.flat[:: len(gram) + 1] += shift
-        try:
-            return lower_factor(shifted), shift
-        except LinAlgError:
-            continue
-    raise LinAlgError(f"the Gram matrix is not positive definite at alpha={alpha:g}: raise alpha")
 
 
 @dataclass(frozen=True)

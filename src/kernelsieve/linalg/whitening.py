@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpstrf, dtrtri
+from scipy.linalg.lapack import dpstrf
 
-from kernelsieve.linalg.solvers import regularised_cholesky
+from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
 
 PANEL = 256  # columns of a product at a time: below them the triangle's zeros are not multiplied
 # Residuals of a positive semi-definite matrix are negative by rounding only, far below this.
@@ -63,12 +63,6 @@ def _norm(gram: NDArray[np.float64]) -> float:
     """The Frobenius norm, without squares that overflow."""
     largest = float(np.abs(gram).max())
     return largest * float(np.linalg.norm(gram / largest)) if largest > 0 else 0.0
-
-
-def inverse_of_lower(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The inverse of a lower triangular matrix."""
-    inverse, _ = dtrtri(factor, lower=1)
-    return inverse
 
 
 def times_upper(C: NDArray[Any], triangle: NDArray[Any], out: NDArray[Any]) -> None:

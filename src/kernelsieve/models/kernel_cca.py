@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._state import array, instance
 from kernelsieve._validation import check_count, check_points, check_positive
 from kernelsieve.features import FeatureMap
+from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
-from kernelsieve.linalg.solvers import regularised_cholesky
 from kernelsieve.models._base import FeatureModel, fresh_features
 from kernelsieve.sources.base import ArraySource, Block, given_source
 

@@ -26,7 +26,7 @@ from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
-from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.summaries import Marginals
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.local import fill_cells
+from kernelsieve._native.moments import fill_cells
 
 FINEST_LEVEL = -24  # cells of width 2^-24 at first
 MOST_CELLS = 4096

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native import local as native
-from kernelsieve._native.local import draw_tents
-from kernelsieve._native.products import atom_ranges
+from kernelsieve._native import products as native
+from kernelsieve._native.draws import draw_tents
 from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
 from kernelsieve.products.cells import MOST_POINTS, ColumnCells
 from kernelsieve.products.column_basis import (
@@ -142,9 +141,7 @@ class LocalBasis:
         self, coordinate: int, line: NDArray[Any], first: int, out: NDArray[np.float64]
     ) -> None:
         """Write e_k^2 of one column into ``out[b, first + k]``, with one order for all tents."""
-        column, tents = self._tables.column(coordinate), self.bases[coordinate].tents
-        arguments = (line, *column, tents, first, out)
-        native.column_squares(*arguments)
+        self._tables.write_squares(coordinate, line, self.bases[coordinate].tents, first, out)
 
     def loss(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The part of k(u, u) = 1 that the functions of one column do not hold: shape (B,)."""
@@ -261,10 +258,29 @@ class LocalTables(Persistent):
         }
         coordinates = np.repeat(np.arange(len(bases)), [len(each) for each in orders])
         self._keys = _keys(coordinates, np.concatenate(orders))
-        # One line for each kind of part, one entry for each coordinate, and where the last ends.
-        sizes = self._arrays["sizes"]
-        self._starts = np.pad(np.cumsum(sizes, axis=0), ((1, 0), (0, 0))).T.copy()
-        self._live = np.flatnonzero(self._arrays["kinds"] != native.CONSTANT)
+        self._layout = self._layout_of(self._arrays)
+        kinds = self._layout[:, native.KIND]
+        self._live = np.flatnonzero(kinds != native.CONSTANT)
+        # None where all columns with a table are Gaussian: less is compiled for them then.
+        others = (kinds[self._live] != native.GAUSSIAN).any()
+        self._settings = self._arrays["settings"] if others else None
+        counts = np.array([len(each) for each in orders])
+        self._first_slots, self._most_orders = np.cumsum(counts) - counts, int(counts.max())
+
+    @staticmethod
+    def _layout_of(arrays: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Where compiled code finds the parts of each column: shape (d, 11)."""
+        ends = np.cumsum(arrays["sizes"], axis=0)
+        starts = ends - arrays["sizes"]
+        layout = np.empty((len(ends), 11), dtype=np.int64)
+        layout[:, native.KIND] = arrays["kinds"]
+        layout[:, native.WIDTH] = arrays["n_functions"]
+        layout[:, native.MISSING] = arrays["missing_rows"]
+        layout[:, [native.PLACES, native.TABLE, native.CENTRES, native.MATRIX, native.TENTS]] = (
+            starts
+        )
+        layout[:, [native.PLACES_END, native.CENTRES_END, native.TENTS_END]] = ends[:, [0, 2, 4]]
+        return layout
 
     @classmethod
     def of_bases(
@@ -362,70 +378,45 @@ class LocalTables(Persistent):
         orders: NDArray[np.int64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Ratios e_k / e_0 of the atoms, (n_atoms, B), and the root prod_i e_0(x_i), (B,)."""
-        arrays = self._arrays
-        places, tables, points, matrices, functions, tents = self._starts
-        firsts = functions + tents
-        slots = np.searchsorted(self._keys, _keys(coordinates, orders)) - firsts[coordinates]
-        table, roots = np.empty((len(coordinates), lines.shape[1])), np.empty(lines.shape[1])
-        native.local_atoms(
-            lines,
-            self._live,
-            arrays["settings"].reshape(-1, 2),
-            arrays["kinds"],
-            GRID_STEP,
-            FAMILIES["gaussian"].reach,
-            arrays["places"],
-            arrays["first_rows"],
-            arrays["n_rows"],
-            places,
-            arrays["missing_rows"],
-            arrays["tables"],
-            tables,
-            arrays["sizes"][:, 4],
-            arrays["points"],
-            points,
-            arrays["matrices"],
-            matrices,
-            arrays["tent_left"],
-            arrays["tent_right"],
-            tents,
-            atom_ranges(coordinates, len(arrays["kinds"])),
+        slots = np.searchsorted(self._keys, _keys(coordinates, orders))
+        slots -= self._first_slots[coordinates]
+        size = lines.shape[1]
+        table, roots = np.empty((len(coordinates), size)), np.empty(size)
+        arguments = (
+            *self._functions,
+            self._arrays["tents"],
+            coordinates,
             slots,
             SMALLEST_GROUND_STATE,
             SMALLEST_ROOT,
+            np.zeros((len(self.bases), 2), dtype=np.int64),
+            np.empty((self._most_orders, size)),
             table,
             roots,
         )
+        native.local_atoms(lines, self._live, *arguments)
         return table, roots
 
     def values(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The functions in use of one column, tents last: shape (n_orders, B)."""
-        arrays, tents = self._arrays, slice(*self._starts[5, coordinate : coordinate + 2])
-        out = np.empty((arrays["sizes"][coordinate, 4:].sum(), len(line)))
-        ends = arrays["tent_left"][tents], arrays["tent_right"][tents]
-        arguments = (line, *self.column(coordinate), *ends, out)
+        out = np.empty((len(self.orders[coordinate]), len(line)))
+        arguments = (line, coordinate, *self._functions, self._arrays["tents"], out)
         native.column_values(*arguments)
         return out
 
-    def column(self, coordinate: int) -> tuple[Any, ...]:
-        """What compiled code needs to read the tables of one column."""
-        arrays, i = self._arrays, coordinate
-        places, tables, points, matrices, _, _ = (slice(*at[i : i + 2]) for at in self._starts)
-        n_functions = arrays["sizes"][i, 4]
-        return (
-            arrays["kinds"][i],
-            GRID_STEP,
-            FAMILIES["gaussian"].reach,
-            arrays["settings"][2 * i],
-            int(arrays["settings"][2 * i + 1]),
-            arrays["places"][places],
-            arrays["first_rows"][places],
-            arrays["n_rows"][places],
-            arrays["missing_rows"][i],
-            arrays["tables"][tables].reshape(-1, n_functions),
-            arrays["points"][points],
-            arrays["matrices"][matrices].reshape(-1, n_functions),
-        )
+    def write_squares(
+        self, coordinate: int, line: NDArray[Any], tents: bool, first: int, out: NDArray[np.float64]
+    ) -> None:
+        """Write the squares of one column into ``out[b, first + k]``, with one order for tents."""
+        arguments = (line, coordinate, *self._functions, tents, first, out)
+        native.column_squares(*arguments)
+
+    @property
+    def _functions(self) -> tuple[Any, ...]:
+        """What compiled code needs to read the tables."""
+        names = ("places", "first_rows", "n_rows", "tables", "points", "matrices")
+        parts = (GRID_STEP, FAMILIES["gaussian"].reach, *(self._arrays[name] for name in names))
+        return self._layout, self._settings, parts
 
     def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
         raise TypeError("local bases are for dense data: use basis='monomial'")
@@ -477,7 +468,8 @@ def _column_arrays(
     nothing = np.zeros(len(places) - len(first_rows), np.int64)
     return {
         "kinds": np.int64(KINDS.get(basis.family, native.EXPONENTIAL)),
-        "settings": np.array([decay, degree], dtype=np.float64),
+        "n_functions": np.int64(basis.n_functions),
+        "settings": np.array([[decay, degree]], dtype=np.float64),
         "places": places,
         "first_rows": np.concatenate([first_rows, nothing]),
         "n_rows": np.concatenate([n_rows, nothing]),
@@ -485,11 +477,8 @@ def _column_arrays(
         "missing_rows": np.int64(_missing_row(basis, table, degree)),
         "points": points,
         "matrices": exact.ravel(),
-        "tent_left": left,
-        "tent_right": right,
-        "sizes": np.array(
-            [[len(places), table.size, len(points), exact.size, basis.n_functions, len(left)]]
-        ),
+        "tents": np.column_stack([left, right]),
+        "sizes": np.array([[len(places), table.size, len(points), exact.size, len(left)]]),
     }
 
 

@@ -9,12 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.products import (
-    add_squared_norms,
-    atom_ranges,
-    evaluate_columns,
-    evaluate_rows,
-)
+from kernelsieve._native.products import add_squared_norms, atom_ranges, evaluate_rows
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, wrong
@@ -178,7 +173,8 @@ class ProductFeatures(Persistent):
             ratios = np.empty((0, 1))
             roots = self.basis.sparse_roots(self.frame.squared_radius(X), dtype)
         weights, _ = self._prepare(X.dtype)
-        ranges = atom_ranges(trie.atom_coordinates, X.shape[1])
+        ranges = np.zeros((X.shape[1], 2), dtype=np.int64)
+        atom_ranges(trie.atom_coordinates, ranges)
         indptr = np.empty(X.shape[0] + 1, dtype=np.int64)
         capacity = max(1024, int(self._expansion * X.nnz))
         while True:
@@ -239,9 +235,9 @@ class ProductFeatures(Persistent):
         def block(rows: slice) -> NDArray[np.float64]:
             if self.sparse:
                 return self.csr(X[rows]).T @ vectors[rows]
-            features = np.empty((len(self), X[rows].shape[0]), dtype=X.dtype)
-            self._dense(evaluate_columns, X[rows], features)
-            return (features @ vectors[rows].astype(X.dtype)).astype(np.float64)
+            features = np.empty((X[rows].shape[0], len(self)), dtype=X.dtype)
+            self._dense(evaluate_rows, X[rows], features)
+            return (features.T @ vectors[rows].astype(X.dtype)).astype(np.float64)
 
         total = np.zeros((len(self), vectors.shape[1]))
         for part in ordered_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs):

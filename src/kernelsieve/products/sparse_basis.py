@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve._native.local import sparse_ratios
+from kernelsieve._native.products import sparse_ratios
 from kernelsieve._state import INT64, Persistent, array, instance, wrong
 from kernelsieve.products.cells import Cells
 from kernelsieve.products.column_basis import column_basis

@@ -13,8 +13,9 @@ from scipy.linalg import cho_solve
 
 from kernelsieve._parallel import ordered_map
 from kernelsieve.kernels import Kernel
-from kernelsieve.kernels.learning.likelihood import inverse_of, inverse_of_lower, without_constants
-from kernelsieve.linalg.solvers import conjugate_gradients, regularised_cholesky
+from kernelsieve.kernels.learning.likelihood import without_constants
+from kernelsieve.linalg.cholesky import inverse_of, inverse_of_lower, regularised_cholesky
+from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.sources.base import Block
 
 Array = NDArray[np.float64]

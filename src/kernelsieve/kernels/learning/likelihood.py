@@ -12,19 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
-from scipy.linalg.lapack import dtrtri
 
-from kernelsieve._native.cholesky import lower_factor
 from kernelsieve._native.product_gram import CATEGORICAL, add_slopes
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS
 from kernelsieve.kernels.tiles import product_gram
+from kernelsieve.linalg.cholesky import inverse_of
 
 Array = NDArray[np.float64]
-
-SMALL_TRIANGLE = 128
-JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -150,57 +145,7 @@ class Objective:
         return 2.0 * np.sum(map_row_blocks(add, len(points), TILE_ROWS, self.n_jobs), axis=0)
 
 
-def inverse_of(matrix: Array) -> tuple[float, Array]:
-    """log det and inverse of a positive definite matrix; a little is added where rounding asks.
-
-    In numpy's products, which let other threads run; LAPACK through scipy does not.
-    """
-    size = float(np.trace(matrix)) / len(matrix)
-    for jitter in JITTERS:
-        shifted = matrix
-        if jitter:
-            shifted = matrix.copy()
-            shifted.flat[:: len(matrix) + 1] += jitter * size
-        try:
-            lower = lower_factor(shifted)
-        except np.linalg.LinAlgError:
-            continue
-        root = inverse_of_lower(lower)
-        return 2.0 * float(np.log(np.diag(lower)).sum()), square_of_lower(root)
-    raise LinAlgError("the covariance is not positive definite at any jitter: X holds huge values")
-
-
 def without_constants(inverse: Array) -> Array:
     """P = A^-1 - A^-1 1 1^T A^-1 / (1^T A^-1 1): what an intercept without a penalty leaves."""
     sums = inverse.sum(axis=1)
     return inverse - np.outer(sums, sums) / sums.sum()
-
-
-def inverse_of_lower(lower: Array) -> Array:
-    """The inverse of a lower triangle, by halves."""
-    n = len(lower)
-    if n <= SMALL_TRIANGLE:
-        return dtrtri(lower, lower=1)[0]
-    half = n // 2
-    inverse = np.zeros_like(lower)
-    inverse[:half, :half] = inverse_of_lower(np.ascontiguousarray(lower[:half, :half]))
-    inverse[half:, half:] = inverse_of_lower(np.ascontiguousarray(lower[half:, half:]))
-    inverse[half:, :half] = -inverse[half:, half:] @ (lower[half:, :half] @ inverse[:half, :half])
-    return inverse
-
-
-def square_of_lower(lower: Array) -> Array:
-    """L^T L of a lower triangle L, by halves: half the work of a product that knows no zeros."""
-    n = len(lower)
-    if n <= SMALL_TRIANGLE:
-        return lower.T @ lower
-    half = n // 2
-    below = np.ascontiguousarray(lower[half:, :half])
-    last = np.ascontiguousarray(lower[half:, half:])
-    square = np.empty_like(lower)
-    square[:half, :half] = square_of_lower(np.ascontiguousarray(lower[:half, :half]))
-    square[:half, :half] += below.T @ below
-    square[half:, half:] = square_of_lower(last)
-    square[half:, :half] = last.T @ below
-    square[:half, half:] = square[half:, :half].T
-    return square

@@ -1,0 +1,118 @@
+"""Cholesky factors and inverses of positive definite matrices, in float64.
+
+By LAPACK through ctypes, which gives up the interpreter's lock: other threads run meanwhile. They
+would wait for the same routines of scipy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba.extending import get_cython_function_address
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+Array = NDArray[np.float64]
+
+# Of the mean diagonal entry, tried in turn; the last ones for sums of products in float32.
+GRAM_JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-5)
+COVARIANCE_JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+
+
+def lower_factor(matrix: Array) -> Array:
+    """The lower factor of a positive definite matrix; LinAlgError if it is not."""
+    factor = _lower_triangle(matrix)
+    minor = _apply("dpotrf", factor)
+    if minor:
+        raise LinAlgError(f"the leading minor of order {minor} is not positive definite")
+    return factor
+
+
+def inverse_of_lower(lower: Array) -> Array:
+    """The inverse of a lower triangle."""
+    inverse = _lower_triangle(lower)
+    _apply("dtrtri", inverse, b"N")
+    return inverse
+
+
+def _lower_triangle(matrix: Array) -> Array:
+    """A copy that LAPACK may write into: by rows, with zeros above the diagonal."""
+    return np.ascontiguousarray(np.tril(matrix), dtype=np.float64)
+
+
+def _apply(routine: str, triangle: Array, *options: bytes) -> int:
+    """Let a routine of LAPACK work on a lower triangle, in place; returns what it reports."""
+    size, info = ctypes.c_int(len(triangle)), ctypes.c_int(0)
+    data, n = triangle.ctypes.data_as(ctypes.c_void_p), ctypes.byref(size)
+    # LAPACK reads by columns what numpy writes by rows: our lower triangle is its upper one.
+    _lapack(routine)(b"U", *options, n, data, n, ctypes.byref(info))
+    return info.value
+
+
+@cache
+def _lapack(routine: str) -> Any:
+    flags = {"dtrtri": 2}.get(routine, 1)
+    pointers = [ctypes.c_char_p] * flags + [ctypes.c_void_p] * 4
+    address = get_cython_function_address("scipy.linalg.cython_lapack", routine)
+    return ctypes.CFUNCTYPE(None, *pointers)(address)
+
+
+def first_factor(matrix: Array, shifts: Iterable[float]) -> tuple[Array, float] | None:
+    """The lower factor of matrix + shift I, and the shift: the first that makes it definite."""
+    for shift in shifts:
+        shifted = matrix
+        if shift:
+            shifted = matrix.copy()
+            shifted.flat[:: len(matrix) + 1] += shift
+        try:
+            return lower_factor(shifted), shift
+        except LinAlgError:
+            continue
+    return None
+
+
+def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
+    """Factor gram + shift I, where the shift is alpha, or slightly more if rounding requires it.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (s, s)
+        Symmetric and positive semidefinite up to rounding; it is not changed.
+    alpha : float
+
+    Returns
+    -------
+    factor : ndarray of shape (s, s)
+        The lower Cholesky factor.
+    shift : float
+    """
+    scale = float(np.trace(gram)) / len(gram)
+    if not np.isfinite(scale):
+        raise ValueError(
+            "the products of features overflow float64: scale X, or lower gamma or the degree"
+        )
+    found = first_factor(gram, [alpha + jitter * scale for jitter in GRAM_JITTERS])
+    if found is None:
+        raise LinAlgError(
+            f"the Gram matrix is not positive definite at alpha={alpha:g}: raise alpha"
+        )
+    return found
+
+
+def inverse_of(matrix: Array) -> tuple[float, Array]:
+    """log det and inverse of a positive definite matrix; a little is added where rounding asks."""
+    size = float(np.trace(matrix)) / len(matrix)
+    found = first_factor(matrix, [jitter * size for jitter in COVARIANCE_JITTERS])
+    if found is None:
+        raise LinAlgError(
+            "the covariance is not positive definite at any jitter: X holds huge values"
+        )
+    inverse, _ = found
+    log_determinant = 2.0 * float(np.log(np.diag(inverse)).sum())
+    _apply("dpotri", inverse)
+    inverse += np.tril(inverse, -1).T
+    return log_determinant, inverse
