@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import TableEncoder, TableError, read_table
+from kernelsieve.tables import TableEncoder, TableError, TableNotice, read_table
 from kernelsieve.tables.encoder import MEANS_ABOVE, Levels
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
@@ -67,7 +67,8 @@ def test_clones_and_labels() -> None:
     assert is_classifier(model)
     assert not is_classifier(TableModel())
     y = np.where(X["size"] > 80, "large", "small")
-    model.fit(X, y)
+    with pytest.warns(TableNotice, match="'size' alone nearly determines"):
+        model.fit(X, y)
     assert model.score(X, y) > 0.8
     assert model.classes_.tolist() == ["large", "small"]
 
@@ -86,7 +87,8 @@ def test_the_default_learns_its_kernel(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(table), model.predict(table))
     np.testing.assert_array_equal(loaded.predict_std(table), model.predict_std(table))
     labels = {**table, "y": np.where(x[:, 0] > 0, "up", "down")}
-    classes = TableModel("y").fit(labels)
+    with pytest.warns(TableNotice, match="'a' alone nearly determines"):
+        classes = TableModel("y").fit(labels)
     assert classes.gamma_ is None
     assert classes.facts_["scores"]["accuracy"] > 0.85
     kernelsieve.save(classes, tmp_path / "m.ks")
@@ -262,8 +264,13 @@ def test_inspection_has_a_line_for_every_column(
     assert found["void"].used_as == "ignored: is empty"
     assert found["street"].used_as == "mean target by category"
     said = run("inspect", "flats.csv", "--target", "rent", "--html", "page.html").stdout
-    assert len(said.splitlines()) == len(table) + 2
-    assert max(map(len, said.splitlines())) <= 80
+    lines = said.splitlines()
+    assert [line.split()[0] for line in lines[1:-1] if line[0] != " "] == list(table)
+    assert max(map(len, lines)) <= 80
+    assert "…" not in said  # what becomes of a column is told whole
+    assert "ignored: looks like an identifier (unique whole numbers that count the rows)" in (
+        " ".join(said.split())
+    )
     page = Path("page.html").read_text()
     assert "&lt;b&gt;" in page
     assert "<b>" not in page

@@ -6,6 +6,7 @@ or, if there are many categories and the target is known, the mean of the target
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +51,12 @@ PARTS = {"hour": 2.0, "weekday": 7.0, "day of year": 730.0}
 MOST_TIMES = 4  # columns of times whose differences are used
 OTHER = "(other)"
 ABSENT = "(missing)"
+# Names of columns that number the rows of a table, or of another one.
+IDENTIFIER = re.compile(
+    r"(row[ _.]?(names?|id|no|nr|num|number)|index|unnamed: \d+|id|uuid|guid|key"
+    r"|.*[ _.-](id|uuid|guid|key))", re.IGNORECASE
+)  # fmt: skip
+MOSTLY_DISTINCT = 0.9
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 LARGEST_MEAN = 1e6  # standard deviations of the target
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
@@ -318,6 +325,11 @@ class TableEncoder(PersistentEstimator):
         """The number of columns of the matrix."""
         return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
 
+    @property
+    def sources(self) -> list[str]:
+        """The columns of the table that are used, in its order."""
+        return list(dict.fromkeys(name for column in self.columns_ for name in column.sources))
+
     def _learn(
         self,
         table: Table,
@@ -369,6 +381,11 @@ class TableEncoder(PersistentEstimator):
             return None
         if not is_time and name not in self.keep and counts_rows(values):
             self._ignore_identifier(table, name, "unique whole numbers that count the rows")
+            return None
+        if not is_time and name not in self.keep and named_as_identifier(name, present):
+            self._ignore_identifier(
+                table, name, "its name, and whole numbers that nearly all differ"
+            )
             return None
         if present.min() == present.max():
             self._ignore(table, name, f"is always {present[0]:g}")
@@ -468,8 +485,7 @@ class TableEncoder(PersistentEstimator):
         return X, np.array([isinstance(column, Levels) for column in self.columns_])
 
     def _check_columns(self, table: Table) -> None:
-        used = dict.fromkeys(name for column in self.columns_ for name in column.sources)
-        absent = [name for name in used if name not in table.columns]
+        absent = [name for name in self.sources if name not in table.columns]
         if absent:
             raise TableError(
                 f"{table.where} lacks {_plural(len(absent), 'column')} of the training table: "
@@ -698,6 +714,21 @@ def counts_rows(values: NDArray[np.float64]) -> bool:
         return True
     close = values.max() - values.min() <= 3 * len(values)
     return bool(close and len(np.unique(values)) == len(values))
+
+
+def named_as_identifier(name: str, present: NDArray[np.float64]) -> bool:
+    """Whether a name says that numbers are identifiers, and they are whole and nearly all differ.
+
+    Examples
+    --------
+    >>> numbers = np.arange(100.0) ** 2
+    >>> named_as_identifier("customer_id", numbers), named_as_identifier("population", numbers)
+    (True, False)
+    """
+    if IDENTIFIER.fullmatch(name) is None and re.search("[a-z0-9]I[Dd]$", name) is None:
+        return False
+    whole = len(present) > FEW_LEVELS and bool((present == np.round(present)).all())
+    return whole and len(np.unique(present)) >= MOSTLY_DISTINCT * len(present)
 
 
 def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:

@@ -20,6 +20,7 @@ from kernelsieve.tables.learned import LINEAR_ALPHAS
 from kernelsieve.tables.table import Table
 
 BOOTSTRAPS = 1_000
+NO_ERROR = 0.01  # share of a constant's log loss: below, the classes are as good as known
 INTERVAL = 0.9
 MOST_CATEGORIES = 254  # that gradient boosting can hold; the rarest of more count as missing
 SMALLEST_CHANCE = 1e-15
@@ -139,6 +140,14 @@ def summary(
     ours, others = models[-1], models[1:-1]
     best = min(others, key=lambda model: model["error"])
     sentence = _sentence(ours, best, models[0], sampled, tails)
+    if (
+        task == "classification"
+        and max(ours["error"], best["error"]) < NO_ERROR * models[0]["error"]
+    ):
+        sentence = (
+            f"This model and {_article(best['name'])} both predict the classes nearly without "
+            "error: take whichever you prefer, but see whether a column gives the target away."
+        )
     return {"models": models, "interval": INTERVAL, "sentence": sentence}
 
 
