@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pyarrow.csv
+import pyarrow.feather as feather
 import pytest
 from support.command_line import failing
 from support.tables import flats, written
@@ -595,3 +596,19 @@ def test_rare_classes_are_judged_and_explained_by_log_loss() -> None:
     assert "Permutation importance (increase in log loss)" in said
     weighted = TableModel("y", class_weight="balanced", **options).fit(rare())
     assert weighted.facts_["scores"]["mean recall"] > scores["mean recall"] + 0.1
+
+
+# --- damaged files --------------------------------------------------------------------------------
+
+
+def test_an_arrow_file_with_wrong_places_of_texts_is_refused(tmp_path: Path) -> None:
+    """Texts of a negative length ended the command with a traceback."""
+    path = tmp_path / "a.arrow"
+    feather.write_feather(pyarrow.table({"town": ["Ulm", "Bonn", "Kiel"]}), path, "uncompressed")
+    content = path.read_bytes()
+    places = np.array([0, 3, 7, 11], dtype="<i4")
+    assert content.count(places.tobytes()) == 1
+    places[1] = 9
+    path.write_bytes(content.replace(np.array([0, 3, 7, 11], "<i4").tobytes(), places.tobytes()))
+    with pytest.raises(TableError, match=r"a\.arrow is not a \.arrow file: .*offset"):
+        read_table(path)

@@ -208,6 +208,26 @@ def test_a_fit_ends_with_a_verdict(
     assert "gradient boosting" not in said
 
 
+def test_classes_that_are_as_good_as_known_are_said_to_be() -> None:
+    """A log loss of 0.00001 was "100 % better" than one of 0.003."""
+    losses = {"constant": 0.4, "linear": 0.001, "gradient boosting": 1e-5, "this model": 0.003}
+    arrays = {name: np.full(100, loss) for name, loss in losses.items()}
+    seconds = dict.fromkeys(losses, 1.0)
+    sentence = summary(arrays, seconds, "classification", 0)["sentence"]
+    assert "both predict the classes nearly without error" in sentence
+    arrays["this model"] = np.full(100, 0.1)
+    assert "is 100% better" in summary(arrays, seconds, "classification", 0)["sentence"]
+
+
+def test_a_difference_that_rounds_to_nothing_is_none() -> None:
+    """It was said to be "0% better here, but within the noise"."""
+    noise = np.random.default_rng(0).normal(scale=0.1, size=200)
+    losses = {"constant": np.full(200, 1.0), "linear": np.full(200, 0.5)}
+    losses["this model"] = 0.501 + noise - noise.mean()
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "classification", 0)["sentence"]
+    assert sentence.startswith("This model and a linear model cannot be told apart")
+
+
 # --- predict and inspect --------------------------------------------------------------------------
 
 

@@ -218,6 +218,7 @@ def _parquet_batches(path: Path) -> Iterator[Table]:
 
     try:
         for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
+            batch.validate(full=True)
             yield from_arrow(str(path), pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
@@ -608,7 +609,9 @@ def _read_arrow(path: Path) -> Table:
         raise FileNotFoundError(path)
     read = parquet.read_table if path.suffix.lower() == ".parquet" else feather.read_table
     try:
-        return from_arrow(str(path), read(path))
+        found = read(path)
+        found.validate(full=True)  # a damaged file may point beyond its texts
+        return from_arrow(str(path), found)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, TableError):
             raise

@@ -24,6 +24,7 @@ NO_ERROR = 0.01  # share of a constant's log loss: below, the classes are as goo
 INTERVAL = 0.9
 MOST_CATEGORIES = 254  # that gradient boosting can hold; the rarest of more count as missing
 SMALLEST_CHANCE = 1e-15
+ONE_PER_CENT = 0.01  # smaller differences within the noise are not worth a number
 
 
 def constant_losses(y_train: NDArray[Any], y_test: NDArray[Any], task: str) -> NDArray[np.float64]:
@@ -169,19 +170,22 @@ def _sentence(
         return (
             "No model is clearly better than a constant: these columns say little about the target."
         )
+    alike = (
+        f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
+        "whichever you prefer."
+    )
     if ours["error"] <= best["error"]:
         share, low, high = gain(ours, best)
         if low <= 0.0:
-            return (
-                f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
-                "whichever you prefer."
-            )
+            return alike
         return (
             f"This model has a {share:.0%} smaller error than {_article(best['name'])} "
             f"({low:.0%} to {high:.0%})."
         )
     share, low, high = gain(best, ours)
     name = _article(best["name"])
+    if low <= 0.0 and share < ONE_PER_CENT:
+        return alike
     if low <= 0.0:
         return (
             f"{name[0].upper()}{name[1:]} is {share:.0%} better here, but the difference is within "
