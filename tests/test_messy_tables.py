@@ -201,6 +201,13 @@ def test_eight_digits_that_are_no_dates_stay_numbers(file: Callable[..., Path]) 
     assert said == ""
 
 
+def test_dates_in_several_formats_are_suspected(file: Callable[..., Path]) -> None:
+    forms = ("{:02d}.03.2021", "2021-04-{:02d}", "May {}, 2021")
+    rows = [f'{i % 7},"{forms[i % 3].format(i // 3 + 1)}"' for i in range(81)]
+    with pytest.warns(TableNotice, match="identifier .*; are these dates, in several formats"):
+        TableEncoder().fit(noted(file("x,day\n" + "\n".join(rows)))[0])
+
+
 def test_ambiguous_dates_are_said_to_be(file: Callable[..., Path]) -> None:
     path = file("d,b\n03/04/2021,1\n05/06/2021,2\n")
     table, said = noted(path)
@@ -393,6 +400,10 @@ def test_frames_are_read_like_files(tmp_path: Path) -> None:
     later = as_table(pd.DataFrame({"price": ["$7"], "built": ["05/06/2021"]}), file_.readings)
     assert later.columns["price"].tolist() == [7.0]
     assert later.columns["built"].tolist() == ["2021-05-06"]
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.warns(TableNotice, match="'share': '22%' is read as the number 22"):
+        stored = as_table(tmp_path / "a.parquet")
+    assert stored.readings == table.readings
     digits = as_table({"code": ["1", "2"], "day": ["2021-03-25", "2021-03-26"]})  # stay texts
     assert digits.columns["code"].tolist() == ["1", "2"]
     assert digits.readings == {}
@@ -518,6 +529,19 @@ def test_an_empty_date_column_at_prediction_is_missing(tmp_path: Path) -> None:
     with pytest.warns(TableNotice, match="2 missing values replaced by the median, 2021-03-02"):
         X = encoder.transform(tmp_path / "new.csv")
     np.testing.assert_array_equal(X, encoder.transform({"day": ["2021-03-02"] * 2}))
+
+
+def test_many_columns_with_missing_values_share_a_note() -> None:
+    """A table of 20 such columns began with a page of notes."""
+    columns: dict[str, Any] = {f"c{i}": [1.0, None, 3.0, None][i % 2 :] * 2 for i in range(0, 8, 2)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TableEncoder().fit_transform(columns)
+    assert [str(w.message) for w in caught] == [
+        "missing values replaced by the median in 4 columns: 'c0' (4), 'c2' (4), 'c4' (4), 'c6' (4)"
+    ]
+    with pytest.raises(TableError, match="column 'c0': 4 missing values replaced"):
+        TableEncoder(strict=True).fit_transform(columns)
 
 
 # --- numbers that may be classes ------------------------------------------------------------------

@@ -35,6 +35,7 @@ from kernelsieve._state import (
     wrong,
 )
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
+from kernelsieve.tables.texts import may_be_dates
 
 CLIP = 8.0  # standard deviations
 MOST_LEVELS = 1_000  # categories of a column that are told apart; the others share one
@@ -48,6 +49,8 @@ WIDE = 200  # columns of the matrix
 DAY = 86_400.0  # seconds
 # What a time also says, and how many days a column must span before it does.
 PARTS = {"hour": 2.0, "weekday": 7.0, "day of year": 730.0}
+DATES_LOOKED_AT = 200
+MOST_NOTES = 3  # on missing values; more columns share one
 MOST_TIMES = 4  # columns of times whose differences are used
 OTHER = "(other)"
 ABSENT = "(missing)"
@@ -355,6 +358,8 @@ class TableEncoder(PersistentEstimator):
             every = "every value is unique"
             if len(levels) < table.n_rows:
                 every = f"{len(levels):,} distinct values in {table.n_rows:,} rows"
+            if may_be_dates(levels[:DATES_LOOKED_AT].tolist()):
+                every += "; are these dates, in several formats?"
             self._ignore_identifier(table, name, every)
             return None
         kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
@@ -426,10 +431,11 @@ class TableEncoder(PersistentEstimator):
 
     def _dense(self, table: Table) -> NDArray[np.float64]:
         X, start, times = np.zeros((table.n_rows, self.width)), 0, self._times(table)
+        filled: list[tuple[Scaled, int]] = []
         for column in self.columns_:
             part = X[:, start : start + len(column.labels)]
             if isinstance(column, Scaled):
-                part[:] = self._numbers(table, column, times)
+                part[:] = self._numbers(table, column, times, filled)
             elif column.means:
                 part[:] = _means_of(column)[self._places(table, column)]
             else:
@@ -437,15 +443,17 @@ class TableEncoder(PersistentEstimator):
                 there = np.flatnonzero(places >= 0)
                 part[there, places[there]] = 1.0
             start += len(column.labels)
+        self._note_filled(table, filled)
         return X
 
     def _sparse(self, table: Table) -> sp.csr_array:
         parts: list[Any] = []
         times = self._times(table)
+        filled: list[tuple[Scaled, int]] = []
         for column in self.columns_:
             shape = (table.n_rows, len(column.labels))
             if isinstance(column, Scaled):
-                parts.append(sp.csr_array(self._numbers(table, column, times)))
+                parts.append(sp.csr_array(self._numbers(table, column, times, filled)))
                 continue
             places = self._places(table, column)
             if column.means:
@@ -457,6 +465,7 @@ class TableEncoder(PersistentEstimator):
         parts += [self._matrix(table)] if self.matrix_columns_ else []
         X = sp.csr_array(sp.hstack(parts, format="csr"))
         X.eliminate_zeros()
+        self._note_filled(table, filled)
         return X
 
     def typed(self, table: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -535,19 +544,34 @@ class TableEncoder(PersistentEstimator):
         return values
 
     def _numbers(
-        self, table: Table, column: Scaled, times: dict[str, NDArray[np.float64]]
+        self,
+        table: Table,
+        column: Scaled,
+        times: dict[str, NDArray[np.float64]],
+        filled: list[tuple[Scaled, int]],
     ) -> NDArray[np.float64]:
+        """The columns of the matrix; where values are missing, ``filled`` gets how many."""
         values = self._values(table, column, times)
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, column.fill, values)
-            if not column.part:
-                fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
-                count = _plural(int(missing.sum()), "missing value")
-                self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
+            filled += [] if column.part else [(column, int(missing.sum()))]
         with np.errstate(over="ignore"):
             standard = np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
         return np.column_stack([standard, missing] if column.missing else [standard])
+
+    def _note_filled(self, table: Table, filled: list[tuple[Scaled, int]]) -> None:
+        """Tell where the median stands for missing values: in one note if they are many."""
+        if len(filled) > MOST_NOTES and not self.strict:
+            counts = listed(f"{column.name!r} ({count:,})" for column, count in filled)
+            self._note(
+                f"missing values replaced by the median in {len(filled)} columns: {counts}", table
+            )
+            return
+        for column, missing in filled:
+            fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
+            count = _plural(missing, "missing value")
+            self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
 
     def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         """Convert numbers that are stored as texts."""

@@ -154,7 +154,9 @@ def read_table(
     if path.is_dir():
         raise TableError(f"{path} is a folder: name a file in it")
     try:
-        return _read_csv(path, options) if last in TEXT_SUFFIXES else READERS[last](path)
+        if last in TEXT_SUFFIXES:
+            return _read_csv(path, options)
+        return with_readings(READERS[last](path), readings)
     except FileNotFoundError:
         raise TableError(f"{path} does not exist") from None
     except OSError as error:
@@ -217,9 +219,13 @@ def _parquet_batches(path: Path) -> Iterator[Table]:
     from pyarrow import parquet
 
     try:
+        readings = None
         for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
             batch.validate(full=True)
-            yield from_arrow(str(path), pa.Table.from_batches([batch]))
+            table = from_arrow(str(path), pa.Table.from_batches([batch]))
+            table = with_readings(table, readings)
+            readings = table.readings
+            yield table
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
 

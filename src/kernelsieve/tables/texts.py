@@ -376,6 +376,12 @@ def _times(sample: list[tuple[str, int]], date_format: str | None) -> list[Readi
     return [reading for reading in readings if _share(reading, first) >= 0.5]
 
 
+def may_be_dates(texts: list[str]) -> bool:
+    """Whether nearly all of some texts look like dates, in whatever formats."""
+    alike = sum(any(pattern.search(text) for pattern in LIKE_DATES) for text in texts)
+    return alike >= MOSTLY * len(texts) > 0
+
+
 def _swappable(reading: Reading, distinct: list[str]) -> bool:
     """Whether the other order of day and month would understand the dates as well."""
     form = reading.date_format
