@@ -180,6 +180,15 @@ def test_nothing_better_than_a_constant_is_said() -> None:
     assert "No model is clearly better than a constant" in found["sentence"]
 
 
+def test_worse_than_a_constant_is_said() -> None:
+    """It was hidden behind "no model is clearly better than a constant"."""
+    noise = np.random.default_rng(0).exponential(size=200)
+    losses = {"constant": noise, "linear": 1.01 * noise, "this model": 1.4 * noise}
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "regression", 0)["sentence"]
+    assert sentence.startswith("A constant is 15% better than this model (")
+    assert "no model is clearly better than a constant" in sentence
+
+
 def test_losses_of_classes_not_known_to_a_model() -> None:
     found = row_losses(
         np.array([[0.25, 0.75]] * 3), np.array(["a", "c"]), np.array(["a", "b", "c"])

@@ -167,9 +167,14 @@ def _sentence(
 
     winner = min(ours, best, key=lambda model: model["error"])
     if gain(winner, constant)[1] <= 0.0:
-        return (
-            "No model is clearly better than a constant: these columns say little about the target."
-        )
+        share, low, high = gain(constant, ours)
+        little = "these columns say little about the target."
+        if low > 0.0:
+            return (
+                f"A constant is {share:.0%} better than this model ({low:.0%} to {high:.0%}), and "
+                f"no model is clearly better than a constant: {little}"
+            )
+        return f"No model is clearly better than a constant: {little}"
     alike = (
         f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
         "whichever you prefer."
