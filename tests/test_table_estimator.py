@@ -180,6 +180,14 @@ def test_nothing_better_than_a_constant_is_said() -> None:
     assert "No model is clearly better than a constant" in found["sentence"]
 
 
+@pytest.mark.parametrize(("loss", "said"), [(0.92, "an 8%"), (0.93, "a 7%"), (0.82, "an 18%")])
+def test_percentages_have_their_article(loss: float, said: str) -> None:
+    noise = np.random.default_rng(0).exponential(size=200)
+    losses = {"constant": 2 * noise, "linear": noise, "this model": loss * noise}
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "classification", 0)["sentence"]
+    assert sentence.startswith(f"This model has {said} smaller error")
+
+
 def test_worse_than_a_constant_is_said() -> None:
     """It was hidden behind "no model is clearly better than a constant"."""
     noise = np.random.default_rng(0).exponential(size=200)

@@ -184,7 +184,7 @@ def _sentence(
         if low <= 0.0:
             return alike
         return (
-            f"This model has a {share:.0%} smaller error than {_article(best['name'])} "
+            f"This model has {_a(share)} {share:.0%} smaller error than {_article(best['name'])} "
             f"({low:.0%} to {high:.0%})."
         )
     share, low, high = gain(best, ours)
@@ -201,6 +201,12 @@ def _sentence(
         f"{high:.0%}): use it, unless you need what only this model has (standard deviations, an "
         "explanation)."
     )
+
+
+def _a(share: float) -> str:
+    """The article of a percentage: an 8%, an 11%, an 18%."""
+    text = f"{share:.0%}"
+    return "an" if text[0] == "8" or text in ("11%", "18%") else "a"
 
 
 def _article(name: str) -> str:
