@@ -329,12 +329,13 @@ def test_packed_text_files_and_spreadsheets(tmp_path: Path) -> None:
 def test_threads_of_pyarrow_never_wait_for_python(
     file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that reads from a file of Python's when the process ends aborts it."""
+    """One that reads from a file, or releases a function, when the process ends aborts it."""
     seen = []
 
-    def read(source: Any, options: Any, *rest: Any) -> Any:
+    def read(source: Any, options: Any, parse: Any, *rest: Any) -> Any:
         seen.append((type(source), options.encoding))
-        return original(source, options, *rest)
+        assert parse.invalid_row_handler is None
+        return original(source, options, parse, *rest)
 
     original = pyarrow.csv.read_csv
     monkeypatch.setattr(pyarrow.csv, "read_csv", read)

@@ -505,21 +505,32 @@ def _text_columns(
 
     source, encoding = _arrow_source(path, options, whole)
     read_options = arrow_csv.ReadOptions(
-        column_names=names,
-        skip_rows=lines,
-        block_size=LARGEST_CELL,
-        encoding=encoding,
+        column_names=names, skip_rows=lines, block_size=LARGEST_CELL, encoding=encoding
     )
-    parse_options = arrow_csv.ParseOptions(
-        delimiter=separator, newlines_in_values=True, invalid_row_handler=judge
+    # Threads of pyarrow that release a function of Python's when the process ends abort it: a file
+    # is read without one first, and again with one if it has rows of other lengths.
+    plain, judged = (
+        arrow_csv.ParseOptions(
+            delimiter=separator, newlines_in_values=True, invalid_row_handler=handler
+        )
+        for handler in (None, judge)
     )
     convert_options = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
     with source as file:
         try:
-            read = arrow_csv.read_csv if whole else arrow_csv.open_csv
-            found = read(file, read_options, parse_options, convert_options)
+            if not whole:
+                found = arrow_csv.open_csv(file, read_options, judged, convert_options)
+            else:
+                try:
+                    found = arrow_csv.read_csv(file, read_options, plain, convert_options)
+                except pa.ArrowInvalid as error:
+                    if "columns, got" not in str(error):
+                        raise
+                    file.seek(0)
+                    read_options.use_threads = False
+                    found = arrow_csv.read_csv(file, read_options, judged, convert_options)
             for table in [found] if whole else map(_table_of_batch, found):
                 yield [pc.utf8_trim_whitespace(table.column(name)) for name in names]
         except pa.ArrowInvalid as error:
