@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow
+import pyarrow.csv
+import pyarrow.feather as feather
 import pytest
 from support.command_line import failing
 from support.tables import flats, written
@@ -92,6 +100,19 @@ SIGNS = {
     "apostrophes": ("a;b\n1'234.5;1\n2'000.0;2\n", [1234.5, 2000.0], "the number 1234.5"),
     "exponents": ("a,b\n1e3,1\n-2.5E-1,2\n", [1000.0, -0.25], None),
     "plus": ("a,b\n+5,1\n-6,2\n", [5.0, -6.0], None),
+    "losses": ("a,b\n(2.50),1\n7.25,2\n", [-2.5, 7.25], "'(2.50)' is read as the number -2.5"),
+    "losses in dollars": ("a,b\n($2.50),1\n$7,2\n", [-2.5, 7.0], "the number -2.5"),
+    "minus sign": ("a,b\n\u22122.5,1\n3,2\n", [-2.5, 3.0], "the number -2.5"),
+    "months": (
+        "a,b\n36 months,1\n1 month,2\n",
+        [36.0, 1.0],
+        "'36 months' is read as the number 36",
+    ),
+    "area": ("a;b\n37,5 m2;1\n50 m2;2\n", [37.5, 50.0], "the number 37.5"),
+    "currency code": ("a,b\nUSD 3.50,1\nUSD 4,2\n", [3.5, 4.0], "the number 3.5"),
+    "clock": ("a,b\n9:45,1\n13:30,2\n", [9.75, 13.5], "'9:45' is read as the number 9.75"),
+    "12-hour clock": ("a,b\n9:45 PM,1\n12:30 am,2\n", [21.75, 0.5], "the number 21.75"),
+    "duration": ("a,b\n1:30:00,1\n100:00:36,2\n", [1.5, 100.01], "the number 1.5"),
     "bars": ("a|b\n1.5|2\n2.5|3\n", [1.5, 2.5], None),
 }
 
@@ -105,6 +126,32 @@ def test_numbers_as_people_write_them(
     assert table.columns["b"].dtype == np.float64
     if said is not None:
         assert said in notes
+
+
+NO_NUMBERS = {
+    "grades": ["E5", "A1", "B3"],  # "E5" was an exponent without a number, and ended the fit
+    "one of them plain": ["3.6k", "500", "2k", "700"],
+    "two units": ["3 kg", "500 g", "2 kg", "700 g"],
+    "ordinals": ["1st", "2nd", "3rd"],
+    "codes": ["B12", "B13", "C14"],
+    "no time": ["9:75", "13:30", "x", "y"],
+}
+
+
+@pytest.mark.parametrize("cells", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_texts_that_are_no_numbers_stay_texts(cells: list[str], file: Callable[..., Path]) -> None:
+    table, said = noted(file("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
+    assert table.columns["a"].tolist() == cells
+    assert said == ""
+
+
+def test_codes_with_zeros_in_front_are_no_numbers(file: Callable[..., Path]) -> None:
+    table, said = noted(file("zip,b\n01067,1\n89073,2\n,3\n"))
+    assert table.columns["zip"].tolist() == ["01067", "89073", None]
+    assert "column 'zip': '01067' is read as a code, not as a number" in said
+    table, said = noted(file("hour,b\n0930,1\n1345,2\n"))  # too short for a code
+    assert table.columns["hour"].tolist() == [930.0, 1345.0]
+    assert said == ""
 
 
 def test_the_decimal_sign_can_be_given(file: Callable[..., Path]) -> None:
@@ -129,6 +176,10 @@ DATES = {
     "British": ("25/03/2021", "01/12/2020", "2021-03-25"),
     "slashes": ("2021/03/25", "2020/12/01", "2021-03-25"),
     "with time": ("25.03.2021 10:30", "01.12.2020 09:00", "2021-03-25T10:30:00"),
+    "month": ("25 Mar 2021", "1 Dec 2020", "2021-03-25"),
+    "long month": ('"March 25, 2021"', '"December 1, 2020"', "2021-03-25"),
+    "short year": ("25-Mar-21", "01-Dec-20", "2021-03-25"),
+    "digits": ("20210325", "20201201", "2021-03-25"),
     "12 hours": ("3/25/2021 1:30 PM", "12/1/2020 9:00 AM", "2021-03-25T13:30:00"),
 }
 
@@ -139,8 +190,22 @@ def test_dates_as_people_write_them(
 ) -> None:
     table, said = noted(file(f"d,b\n{first},1\n{second},2\n,3\n"))
     assert table.columns["d"].tolist()[::2] == [iso, None]
-    assert f"{first!r} is read as the time {iso}" in said
+    shown = first.strip('"')
+    assert f"{shown!r} is read as the time {iso}" in said
     assert "swapped" not in said
+
+
+def test_eight_digits_that_are_no_dates_stay_numbers(file: Callable[..., Path]) -> None:
+    table, said = noted(file("d,b\n20210325,1\n20211301,2\n"))
+    assert table.columns["d"].tolist() == [20210325.0, 20211301.0]
+    assert said == ""
+
+
+def test_dates_in_several_formats_are_suspected(file: Callable[..., Path]) -> None:
+    forms = ("{:02d}.03.2021", "2021-04-{:02d}", "May {}, 2021")
+    rows = [f'{i % 7},"{forms[i % 3].format(i // 3 + 1)}"' for i in range(81)]
+    with pytest.warns(TableNotice, match="identifier .*; are these dates, in several formats"):
+        TableEncoder().fit(noted(file("x,day\n" + "\n".join(rows)))[0])
 
 
 def test_ambiguous_dates_are_said_to_be(file: Callable[..., Path]) -> None:
@@ -168,6 +233,118 @@ def test_encodings_are_read_or_named(file: Callable[..., Path]) -> None:
     assert noted(path, encoding="cp1252")[0].columns["Ort"].tolist() == ["Köln", "Ulm"]
     with pytest.raises(TableError, match="cannot be read with the encoding nonsense"):
         read_table(path, encoding="nonsense")
+    with pytest.raises(TableError, match="not valid UTF-8: pass --encoding utf-16-le"):
+        read_table(file(text, "utf-16-le"))
+
+
+# --- where the table begins, and how its lines are divided ----------------------------------------
+
+ROWS = "50,Ulm\n60,Bonn\n"
+BEGINNINGS = {
+    "blank lines": ("\n\nsize,town\n\n" + ROWS, ""),
+    "separators": (",\nsize,town\n" + ROWS, ""),
+    "title": ("Flats of 2021\n\nsize,town\n" + ROWS, "the 2 lines from 'Flats of 2021' on above"),
+    "spreadsheet title": ("Flats of 2021,\nsize,town\n" + ROWS, "the line 'Flats of 2021,' above"),
+    "comments": ("# made by hand, in 2021, twice\nsize,town\n" + ROWS, "is ignored"),
+    "declared": ('sep=;\nsize;town\n"50";Ulm\n60;Bonn\n', ""),
+    "declared in quotes": ('"sep=;"\nsize;town\n50;Ulm\n60;Bonn\n', ""),
+    "trailing separators": ("size,town,,\n50,Ulm,,\n60,Bonn,,\n", ""),
+    "trailing separators of rows": ("size,town\n50,Ulm,\n60,Bonn,\n", ""),
+    "carriage returns": ("size,town\r50,Ulm\r60,Bonn\r", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BEGINNINGS.values(), ids=BEGINNINGS)
+def test_the_table_in_a_file_is_found(text: str, said: str, file: Callable[..., Path]) -> None:
+    table, notes = noted(file(text))
+    assert {name: values.tolist() for name, values in table.columns.items()} == {
+        "size": [50.0, 60.0], "town": ["Ulm", "Bonn"]
+    }  # fmt: skip
+    assert said in notes
+    assert (said == "") == (notes == "")
+
+
+NO_TITLES = {
+    "a name that starts with #": ("#id,town\n1,Ulm\n2,Bonn\n", ["#id", "town"]),
+    "a name of two lines": ('"size\n(m2)",town\n50,Ulm\n', ["size\n(m2)", "town"]),
+    "one column": ("town\nUlm\nBonn\n", ["town"]),
+    "one column in quotes": ('town\n"Ulm, old"\n"Ulm, new"\n', ["town"]),
+    "a name that is missing": (",town\n1,Ulm\n2,Bonn\n", ["Unnamed: 0", "town"]),
+}
+
+
+@pytest.mark.parametrize(("text", "names"), NO_TITLES.values(), ids=NO_TITLES)
+def test_the_first_line_is_the_header(
+    text: str, names: list[str], file: Callable[..., Path]
+) -> None:
+    table, said = noted(file(text))
+    assert list(table.columns) == names
+    assert said == ""
+
+
+def test_names_of_rows_without_a_header_are_those_of_r(file: Callable[..., Path]) -> None:
+    """As ``write.table`` writes them; a single longer row is still refused."""
+    table, said = noted(file('size,town\n"1",50,Ulm\n"2",60,Bonn\n'))
+    assert list(table.columns) == ["Unnamed: 0", "size", "town"]
+    assert table.columns["size"].tolist() == [50.0, 60.0]
+    assert "the first one is taken for their names" in said
+    with pytest.raises(
+        TableError, match=r"line 3: 3 values .* that contains ',' must be in quotes"
+    ):
+        read_table(file("size,town\n50,Ulm\n60,Bonn,old\n70,Kiel\n"))
+
+
+def test_a_short_line_is_named_though_others_start_like_it(file: Callable[..., Path]) -> None:
+    with pytest.raises(TableError, match="line 4: 2 values for the 3 columns"):
+        read_table(file("a,b,c\n1,2,3\n1,2,4\n1,2\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("size town rent\n1 Ulm 2\n", "pass --sep ' '"),
+        ("37.5,Ulm,364.59\n40,Bonn,380\n", "add a first line with the names"),
+        ("Size,Rent\n1,2\n", "do you mean 'Rent'?"),
+    ],
+)
+def test_a_column_that_is_not_there_gets_a_hint(
+    text: str, hint: str, file: Callable[..., Path]
+) -> None:
+    with pytest.raises(TableError, match=re.escape(hint)):
+        noted(file(text))[0].column("rent")
+
+
+def test_packed_text_files_and_spreadsheets(tmp_path: Path) -> None:
+    for suffix, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
+        path = tmp_path / f"a.tab{suffix}"
+        path.write_bytes(module.compress(b"size\ttown\n50\tUlm\n"))
+        assert read_table(path).columns["size"].tolist() == [50.0]
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(TableError):
+            read_table(path)
+    with pytest.raises(TableError, match=r"cannot read .xlsx: save the sheet as CSV"):
+        read_table(tmp_path / "a.xlsx")
+
+
+def test_threads_of_pyarrow_never_wait_for_python(
+    file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that reads from a file, or releases a function, when the process ends aborts it."""
+    seen = []
+
+    def read(source: Any, options: Any, parse: Any, *rest: Any) -> Any:
+        seen.append((type(source), options.encoding))
+        assert parse.invalid_row_handler is None
+        return original(source, options, parse, *rest)
+
+    original = pyarrow.csv.read_csv
+    monkeypatch.setattr(pyarrow.csv, "read_csv", read)
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        noted(file("size;Ort\n1;Köln\n", encoding))
+    packed = file("", name="a.csv.gz")
+    packed.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    noted(packed)
+    assert seen == [(pyarrow.OSFile, "utf8")] * 2 + [(pyarrow.BufferReader, "utf8")] * 2
 
 
 # --- the same reading in training and prediction --------------------------------------------------
@@ -208,6 +385,66 @@ def test_the_command_line_takes_the_options(
     assert "R2" in outcome.output
 
 
+def test_frames_are_read_like_files(tmp_path: Path) -> None:
+    """What pandas leaves as texts was a category in a frame and a number in a file."""
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "price,share,built,zip,size\n"
+        '"$1,200.50",22%,03/25/2021,01067,5\n$900.00,3%,04/30/2021,89073,6\n'
+    )
+    file_, _ = noted(path)
+    frame = pd.read_csv(path, dtype={"zip": str})
+    with pytest.warns(TableNotice, match="'price': '.1,200.50' is read as the number 1200.5"):
+        table = as_table(frame)
+    for name, values in file_.columns.items():
+        assert table.columns[name].tolist() == values.tolist()
+    later = as_table(pd.DataFrame({"price": ["$7"], "built": ["05/06/2021"]}), file_.readings)
+    assert later.columns["price"].tolist() == [7.0]
+    assert later.columns["built"].tolist() == ["2021-05-06"]
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.warns(TableNotice, match="'share': '22%' is read as the number 22"):
+        stored = as_table(tmp_path / "a.parquet")
+    assert stored.readings == table.readings
+    digits = as_table({"code": ["1", "2"], "day": ["2021-03-25", "2021-03-26"]})  # stay texts
+    assert digits.columns["code"].tolist() == ["1", "2"]
+    assert digits.readings == {}
+
+
+def test_compact_dates_of_a_file_are_dates_in_a_frame(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("day,b\n20210325,1\n20201201,2\n")
+    readings = noted(path)[0].readings
+    frame = as_table(pd.DataFrame({"day": [20210401], "b": [3]}), readings)
+    assert frame.columns["day"].tolist() == ["2021-04-01"]
+
+
+# --- columns that are passed on -------------------------------------------------------------------
+
+
+def test_columns_are_passed_on_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Identifiers lost their zeros and, beyond 2**53, their last digits: no join found them."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"{i:03d},{115846232714391552 + 3 * i},{i % 28 + 1:02d}.03.2021,$1,{i % 7}.50,{i % 5}"
+        for i in range(60)
+    ]
+    Path("a.csv").write_text("\n".join(["id,tweet,day,fee,x,y", *rows]))
+    quick = ["--target", "y", "--features", "10", "--gamma", "0.1", "--alpha", "0.1"]
+    quick += ["--no-baselines", "--task", "regression"]
+    runner = CliRunner()
+    assert runner.invoke(cli.app, ["fit", "a.csv", *quick, "-o", "a.ks"]).exit_code == 0
+    command = ["predict", "a.ks", "a.csv", "--keep-columns", "id,tweet,day,fee", "-o"]
+    assert runner.invoke(cli.app, [*command, "b.csv"]).exit_code == 0
+    with open("b.csv") as written_:
+        lines = written_.read().splitlines()
+    assert lines[1].startswith("000,115846232714391552,01.03.2021,$1,")
+    assert lines[60].startswith("059,115846232714391729,04.03.2021,$1,")
+    assert runner.invoke(cli.app, [*command, "b.parquet"]).exit_code == 0
+    assert pd.read_parquet("b.parquet")["id"].tolist() == list(range(60))  # numbers in a frame
+
+
 # --- identifiers ----------------------------------------------------------------------------------
 
 
@@ -244,6 +481,24 @@ def test_measurements_are_no_identifiers() -> None:
     assert TableEncoder().fit(table).ignored_ == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "ignored"),
+    [("id", True), ("customer_id", True), ("rownames", True), ("Unnamed: 0", True),
+     ("StoreID", True), ("population", False), ("grid", False), ("paid", False)],
+)  # fmt: skip
+def test_names_tell_identifiers_that_do_not_count_the_rows(name: str, ignored: bool) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(10**6)[:200].astype(float)
+    table = {name: numbers, "x": rng.normal(size=200)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encoder = TableEncoder().fit(table)
+    assert list(encoder.ignored_) == ([name] if ignored else [])
+    assert any(f"Use --keep {name}" in str(w.message) for w in caught) == ignored
+    assert TableEncoder(keep=[name]).fit(table).ignored_ == {}
+    assert TableEncoder().fit({**table, name: np.round(numbers / 1e5)}).ignored_ == {}  # groups
+
+
 def test_a_text_identifier_can_be_kept() -> None:
     table = {"name": [f"person {i}" for i in range(80)], "x": np.linspace(0, 1, 80)}
     with pytest.warns(
@@ -277,6 +532,19 @@ def test_an_empty_date_column_at_prediction_is_missing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(X, encoder.transform({"day": ["2021-03-02"] * 2}))
 
 
+def test_many_columns_with_missing_values_share_a_note() -> None:
+    """A table of 20 such columns began with a page of notes."""
+    columns: dict[str, Any] = {f"c{i}": [1.0, None, 3.0, None][i % 2 :] * 2 for i in range(0, 8, 2)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TableEncoder().fit_transform(columns)
+    assert [str(w.message) for w in caught] == [
+        "missing values replaced by the median in 4 columns: 'c0' (4), 'c2' (4), 'c4' (4), 'c6' (4)"
+    ]
+    with pytest.raises(TableError, match="column 'c0': 4 missing values replaced"):
+        TableEncoder(strict=True).fit_transform(columns)
+
+
 # --- numbers that may be classes ------------------------------------------------------------------
 
 
@@ -300,6 +568,22 @@ def test_whole_numbers_as_a_target_are_decided_with_a_note(
     with pytest.warns(TableNotice, match=said):
         assert task_and_targets(table, "y", "auto")[0] == task
     assert task_and_targets(table, "y", "classification")[0] == "classification"  # without a note
+
+
+def test_a_target_of_numbers_and_texts_names_the_texts(file: Callable[..., Path]) -> None:
+    """A sixth of them are texts: all numbers were listed as classes, and the texts were not."""
+    cells = ["sold" if i % 6 == 0 else "tbd" if i == 7 else f"{i * 1.5}" for i in range(60)]
+    table, _ = noted(file("x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))))
+    with pytest.raises(TableError, match=r"numbers, and texts in 11 of 60 rows: 'sold', 'tbd'\."):
+        task_and_targets(table, "y", "auto")
+
+
+def test_nearly_every_row_its_own_class_is_refused() -> None:
+    table = as_table({"y": [f"name {i}" for i in range(30)] * 1})
+    with pytest.raises(
+        TableError, match="30 distinct values in 30 rows, and a class needs several"
+    ):
+        task_and_targets(table, "y", "auto")
 
 
 def test_measured_targets_get_no_note() -> None:
@@ -337,3 +621,19 @@ def test_rare_classes_are_judged_and_explained_by_log_loss() -> None:
     assert "Permutation importance (increase in log loss)" in said
     weighted = TableModel("y", class_weight="balanced", **options).fit(rare())
     assert weighted.facts_["scores"]["mean recall"] > scores["mean recall"] + 0.1
+
+
+# --- damaged files --------------------------------------------------------------------------------
+
+
+def test_an_arrow_file_with_wrong_places_of_texts_is_refused(tmp_path: Path) -> None:
+    """Texts of a negative length ended the command with a traceback."""
+    path = tmp_path / "a.arrow"
+    feather.write_feather(pyarrow.table({"town": ["Ulm", "Bonn", "Kiel"]}), path, "uncompressed")
+    content = path.read_bytes()
+    places = np.array([0, 3, 7, 11], dtype="<i4")
+    assert content.count(places.tobytes()) == 1
+    places[1] = 9
+    path.write_bytes(content.replace(np.array([0, 3, 7, 11], "<i4").tobytes(), places.tobytes()))
+    with pytest.raises(TableError, match=r"a\.arrow is not a \.arrow file: .*offset"):
+        read_table(path)

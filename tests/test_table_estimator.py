@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import TableEncoder, TableError, read_table
+from kernelsieve.tables import TableEncoder, TableError, TableNotice, read_table
 from kernelsieve.tables.encoder import MEANS_ABOVE, Levels
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
@@ -67,7 +67,8 @@ def test_clones_and_labels() -> None:
     assert is_classifier(model)
     assert not is_classifier(TableModel())
     y = np.where(X["size"] > 80, "large", "small")
-    model.fit(X, y)
+    with pytest.warns(TableNotice, match="'size' alone nearly determines"):
+        model.fit(X, y)
     assert model.score(X, y) > 0.8
     assert model.classes_.tolist() == ["large", "small"]
 
@@ -86,7 +87,8 @@ def test_the_default_learns_its_kernel(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(table), model.predict(table))
     np.testing.assert_array_equal(loaded.predict_std(table), model.predict_std(table))
     labels = {**table, "y": np.where(x[:, 0] > 0, "up", "down")}
-    classes = TableModel("y").fit(labels)
+    with pytest.warns(TableNotice, match="'a' alone nearly determines"):
+        classes = TableModel("y").fit(labels)
     assert classes.gamma_ is None
     assert classes.facts_["scores"]["accuracy"] > 0.85
     kernelsieve.save(classes, tmp_path / "m.ks")
@@ -185,6 +187,23 @@ def test_nothing_better_than_a_constant_is_said() -> None:
     assert "No model is clearly better than a constant" in found["sentence"]
 
 
+@pytest.mark.parametrize(("loss", "said"), [(0.92, "an 8%"), (0.93, "a 7%"), (0.82, "an 18%")])
+def test_percentages_have_their_article(loss: float, said: str) -> None:
+    noise = np.random.default_rng(0).exponential(size=200)
+    losses = {"constant": 2 * noise, "linear": noise, "this model": loss * noise}
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "classification", 0)["sentence"]
+    assert sentence.startswith(f"This model has {said} smaller error")
+
+
+def test_worse_than_a_constant_is_said() -> None:
+    """It was hidden behind "no model is clearly better than a constant"."""
+    noise = np.random.default_rng(0).exponential(size=200)
+    losses = {"constant": noise, "linear": 1.01 * noise, "this model": 1.4 * noise}
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "regression", 0)["sentence"]
+    assert sentence.startswith("A constant is 15% better than this model (")
+    assert "no model is clearly better than a constant" in sentence
+
+
 def test_losses_of_classes_not_known_to_a_model() -> None:
     found = row_losses(
         np.array([[0.25, 0.75]] * 3), np.array(["a", "c"]), np.array(["a", "b", "c"])
@@ -211,6 +230,26 @@ def test_a_fit_ends_with_a_verdict(
     assert all(line in said for line in verdict_lines(model.facts_))
     said = run("fit", "flats.csv", "--target", target, *quick, "--no-baselines").stdout
     assert "gradient boosting" not in said
+
+
+def test_classes_that_are_as_good_as_known_are_said_to_be() -> None:
+    """A log loss of 0.00001 was "100 % better" than one of 0.003."""
+    losses = {"constant": 0.4, "linear": 0.001, "gradient boosting": 1e-5, "this model": 0.003}
+    arrays = {name: np.full(100, loss) for name, loss in losses.items()}
+    seconds = dict.fromkeys(losses, 1.0)
+    sentence = summary(arrays, seconds, "classification", 0)["sentence"]
+    assert "both predict the classes nearly without error" in sentence
+    arrays["this model"] = np.full(100, 0.1)
+    assert "is 100% better" in summary(arrays, seconds, "classification", 0)["sentence"]
+
+
+def test_a_difference_that_rounds_to_nothing_is_none() -> None:
+    """It was said to be "0% better here, but within the noise"."""
+    noise = np.random.default_rng(0).normal(scale=0.1, size=200)
+    losses = {"constant": np.full(200, 1.0), "linear": np.full(200, 0.5)}
+    losses["this model"] = 0.501 + noise - noise.mean()
+    sentence = summary(losses, dict.fromkeys(losses, 1.0), "classification", 0)["sentence"]
+    assert sentence.startswith("This model and a linear model cannot be told apart")
 
 
 # --- predict and inspect --------------------------------------------------------------------------
@@ -269,8 +308,13 @@ def test_inspection_has_a_line_for_every_column(
     assert found["void"].used_as == "ignored: is empty"
     assert found["street"].used_as == "mean target by category"
     said = run("inspect", "flats.csv", "--target", "rent", "--html", "page.html").stdout
-    assert len(said.splitlines()) == len(table) + 2
-    assert max(map(len, said.splitlines())) <= 80
+    lines = said.splitlines()
+    assert [line.split()[0] for line in lines[1:-1] if line[0] != " "] == list(table)
+    assert max(map(len, lines)) <= 80
+    assert "…" not in said  # what becomes of a column is told whole
+    assert "ignored: looks like an identifier (unique whole numbers that count the rows)" in (
+        " ".join(said.split())
+    )
     page = Path("page.html").read_text()
     assert "&lt;b&gt;" in page
     assert "<b>" not in page

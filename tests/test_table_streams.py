@@ -65,7 +65,7 @@ def test_errors_in_later_batches_name_the_line(tmp_path: Path) -> None:
 
 
 def test_every_row_is_as_likely_in_the_sample(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a\n" + "".join(f"{i:06d}\n" for i in range(2000)))
+    (tmp_path / "a.csv").write_text("a\n" + "".join(f"{i}.000\n" for i in range(2000)))
     counts = np.zeros(2000)
     for seed in range(60):
         table, total = sampled(tmp_path / "a.csv", 500, seed, lambda step: None, {})

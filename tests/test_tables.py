@@ -93,7 +93,7 @@ WRONG_FILES = {
     "unknown": ("a.xls", b"", "cannot read .xls"),
     "no suffix": ("a", b"", "cannot read a file without a suffix"),
     "empty": ("a.csv", b"", "no header line"),
-    "ragged": ("a.csv", b"a,b\n1,2\n3\n", "line 3: 1 values for the 2 columns"),
+    "ragged": ("a.csv", b"a,b\n1,2\n3\n", "line 3: 1 value for the 2 columns"),
     "twice": ("a.csv", b"a,a\n1,2\n", "two columns 'a'"),
     "binary": ("a.csv", b"\x89PNG\xff\x00" * 20, "is not valid UTF-8: pass --encoding"),
     "cut gzip": ("a.csv.gz", gzip.compress(b"a,b\n" * 500)[:25], "is not a text table"),

@@ -40,7 +40,21 @@ GIGABYTES = 12  # of addresses; threads and compiled code reserve some
 NASTY = ["", "nan", "inf", "-inf", "1e300", "-1e308", "1e-300", "0", "-0.0", "1_000", "0x10", "é",
          "a,b", 'q"uote', "line\nbreak", "\x00", "NaN", "None", "2024-02-30", "2024-01-01",
          "9999-12-31T23:59:59+14:00", "١٢", "  ", "=1+1", "🙂", "a" * 300]  # fmt: skip
-ODD = ["-", ".", "missing", "n.a.", "#N/A", "--", "unknown", "NA"]
+ODD = [
+    "-",
+    ".",
+    "missing",
+    "n.a.",
+    "#N/A",
+    "--",
+    "unknown",
+    "NA",
+    "?",
+    "NULL",
+    "-99",
+    "n/a",
+    "#REF!",
+]
 NAMES = ["a", "b", "size", "größe", "$x$", "[red]", "", "a b", "x0", "target", "y"]
 SUFFIXES = [".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".arrow", ".npz", ".svm"]
 KERNELS = ["gaussian", "poly", "exponential", "linear", "laplacian", "inverse_polynomial", "what"]
@@ -78,6 +92,14 @@ def column(rng: random.Random, n: int) -> list[str]:
             rng.choice(["%02d.%02d.2021", "%02d/%02d/2021"])
             % (rng.randrange(1, 13), rng.randrange(1, 29))
         ),
+        "english day": lambda: rng.choice(["Mar 5, 2021", "5 March 2021", "2021-03-05", "3/5/21"]),
+        "euro": lambda: (
+            f"{rng.gauss(0, 1e5):,.2f}".translate(str.maketrans(",.", ".,"))
+            + rng.choice(" €")
+            + "€"
+        ),
+        "word": lambda: rng.choice(["TRUE", "FALSE", "T", "F", "ja", "nein"]),
+        "empty": lambda: "",
         "moment": lambda: f"{rng.randrange(1, 29)}.3.2021 {rng.randrange(24):02d}:15",
         "street": lambda: f"street {rng.randrange(30)}",
         "counter": itertools.count(rng.randrange(1000)).__next__,
@@ -128,12 +150,33 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
         file = io.StringIO()
         mark = rng.choice([",", ",", ";", "\t", "|"])
         rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+        if rng.random() < 0.1:
+            untidy(rows, rng)
         for row in rows:
             cells = [f'"{c}"' if rng.random() < 0.1 or mark in c or "\n" in c else c for c in row]
             file.write(mark.join(cells) + "\n")
         encoding = rng.choice(["utf-8"] * 7 + ["utf-8-sig", "utf-16", "cp1252", "latin-1"])
         content = file.getvalue().encode(encoding, "replace")
         path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+
+
+def untidy(rows: list[list[str]], rng: random.Random) -> None:
+    """What people do to a table: titles, blank lines, trailing separators, names that repeat."""
+    action = rng.randrange(6)
+    if action == 0:
+        rows.insert(0, ["Report of 2021"])
+    elif action == 1:
+        rows.insert(1, ["unit"] * len(rows[0]))
+    elif action == 2:
+        for place in sorted(rng.sample(range(len(rows) + 1), min(3, len(rows))), reverse=True):
+            rows.insert(place, [rng.choice(["", "  "])])
+    elif action == 3:
+        for row in rows[rng.choice([0, 1]) :]:
+            row.append("")
+    elif action == 4:
+        rows[0][-1] = rows[0][0]
+    else:
+        rows.append(["total", *[""] * (len(rows[0]) - 1)])
 
 
 def damage(path: Path, rng: random.Random) -> None:

@@ -289,8 +289,10 @@ def predict(
         fitted = _load(model, strict)
         step("predicting")
         text = text_options(sep, decimal, encoding, date_format)
-        table = read_table(data, **text, readings=fitted.readings_)
         kept = None if keep_columns == "all" else words(keep_columns)
+        # In a text, the columns stay as they are: zeros in front, long numbers, dates.
+        given = kept if not json and (out is None or out.suffix.lower() == ".csv") else []
+        table = read_table(data, **text, readings=fitted.readings_, given=given)
         answer = fitted.predict_table(table, proba=proba, std=std, interval=interval, keep=kept)
         if out is not None:
             write_columns(out, answer.columns)

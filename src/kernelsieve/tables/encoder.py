@@ -6,6 +6,7 @@ or, if there are many categories and the target is known, the mean of the target
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from kernelsieve._state import (
     wrong,
 )
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
+from kernelsieve.tables.texts import may_be_dates
 
 CLIP = 8.0  # standard deviations
 MOST_LEVELS = 1_000  # categories of a column that are told apart; the others share one
@@ -47,10 +49,18 @@ WIDE = 200  # columns of the matrix
 DAY = 86_400.0  # seconds
 # What a time also says, and how many days a column must span before it does.
 PARTS = {"hour": 2.0, "weekday": 7.0, "day of year": 730.0}
+DATES_LOOKED_AT = 200
+MOST_NOTES = 3  # on missing values; more columns share one
 MOST_TIMES = 4  # columns of times whose differences are used
 OTHER = "(other)"
 ABSENT = "(missing)"
 FEWEST_ABSENT, ABSENT_SHARE = 10, 0.01  # missing values from which on a column says where they are
+# Names of columns that number the rows of a table, or of another one.
+IDENTIFIER = re.compile(
+    r"(row[ _.]?(names?|id|no|nr|num|number)|index|unnamed: \d+|id|uuid|guid|key"
+    r"|.*[ _.-](id|uuid|guid|key))", re.IGNORECASE
+)  # fmt: skip
+MOSTLY_DISTINCT = 0.9
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 LARGEST_MEAN = 1e6  # standard deviations of the target
 FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
@@ -319,6 +329,11 @@ class TableEncoder(PersistentEstimator):
         """The number of columns of the matrix."""
         return sum(len(column.labels) for column in self.columns_) + self.matrix_columns_
 
+    @property
+    def sources(self) -> list[str]:
+        """The columns of the table that are used, in its order."""
+        return list(dict.fromkeys(name for column in self.columns_ for name in column.sources))
+
     def _learn(
         self,
         table: Table,
@@ -344,6 +359,8 @@ class TableEncoder(PersistentEstimator):
             every = "every value is unique"
             if len(levels) < table.n_rows:
                 every = f"{len(levels):,} distinct values in {table.n_rows:,} rows"
+            if may_be_dates(levels[:DATES_LOOKED_AT].tolist()):
+                every += "; are these dates, in several formats?"
             self._ignore_identifier(table, name, every)
             return None
         kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
@@ -370,6 +387,11 @@ class TableEncoder(PersistentEstimator):
             return None
         if not is_time and name not in self.keep and counts_rows(values):
             self._ignore_identifier(table, name, "unique whole numbers that count the rows")
+            return None
+        if not is_time and name not in self.keep and named_as_identifier(name, present):
+            self._ignore_identifier(
+                table, name, "its name, and whole numbers that nearly all differ"
+            )
             return None
         if present.min() == present.max():
             self._ignore(table, name, f"is always {present[0]:g}")
@@ -412,10 +434,11 @@ class TableEncoder(PersistentEstimator):
 
     def _dense(self, table: Table) -> NDArray[np.float64]:
         X, start, times = np.zeros((table.n_rows, self.width)), 0, self._times(table)
+        filled: list[tuple[Scaled, int]] = []
         for column in self.columns_:
             part = X[:, start : start + len(column.labels)]
             if isinstance(column, Scaled):
-                part[:] = self._numbers(table, column, times)
+                part[:] = self._numbers(table, column, times, filled)
             elif column.means:
                 part[:] = _means_of(column)[self._places(table, column)]
             else:
@@ -423,15 +446,17 @@ class TableEncoder(PersistentEstimator):
                 there = np.flatnonzero(places >= 0)
                 part[there, places[there]] = 1.0
             start += len(column.labels)
+        self._note_filled(table, filled)
         return X
 
     def _sparse(self, table: Table) -> sp.csr_array:
         parts: list[Any] = []
         times = self._times(table)
+        filled: list[tuple[Scaled, int]] = []
         for column in self.columns_:
             shape = (table.n_rows, len(column.labels))
             if isinstance(column, Scaled):
-                parts.append(sp.csr_array(self._numbers(table, column, times)))
+                parts.append(sp.csr_array(self._numbers(table, column, times, filled)))
                 continue
             places = self._places(table, column)
             if column.means:
@@ -443,6 +468,7 @@ class TableEncoder(PersistentEstimator):
         parts += [self._matrix(table)] if self.matrix_columns_ else []
         X = sp.csr_array(sp.hstack(parts, format="csr"))
         X.eliminate_zeros()
+        self._note_filled(table, filled)
         return X
 
     def typed(self, table: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -471,8 +497,7 @@ class TableEncoder(PersistentEstimator):
         return X, np.array([isinstance(column, Levels) for column in self.columns_])
 
     def _check_columns(self, table: Table) -> None:
-        used = dict.fromkeys(name for column in self.columns_ for name in column.sources)
-        absent = [name for name in used if name not in table.columns]
+        absent = [name for name in self.sources if name not in table.columns]
         if absent:
             raise TableError(
                 f"{table.where} lacks {_plural(len(absent), 'column')} of the training table: "
@@ -522,19 +547,34 @@ class TableEncoder(PersistentEstimator):
         return values
 
     def _numbers(
-        self, table: Table, column: Scaled, times: dict[str, NDArray[np.float64]]
+        self,
+        table: Table,
+        column: Scaled,
+        times: dict[str, NDArray[np.float64]],
+        filled: list[tuple[Scaled, int]],
     ) -> NDArray[np.float64]:
+        """The columns of the matrix; where values are missing, ``filled`` gets how many."""
         values = self._values(table, column, times)
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, column.fill, values)
-            if not column.part:
-                fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
-                count = _plural(int(missing.sum()), "missing value")
-                self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
+            filled += [] if column.part else [(column, int(missing.sum()))]
         with np.errstate(over="ignore"):
             standard = np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
         return np.column_stack([standard, missing] if column.missing else [standard])
+
+    def _note_filled(self, table: Table, filled: list[tuple[Scaled, int]]) -> None:
+        """Tell where the median stands for missing values: in one note if they are many."""
+        if len(filled) > MOST_NOTES and not self.strict:
+            counts = listed(f"{column.name!r} ({count:,})" for column, count in filled)
+            self._note(
+                f"missing values replaced by the median in {len(filled)} columns: {counts}", table
+            )
+            return
+        for column, missing in filled:
+            fill = _time_text(column.fill) if column.is_time else f"{column.fill:g}"
+            count = _plural(missing, "missing value")
+            self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
 
     def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
         """Convert numbers that are stored as texts."""
@@ -701,6 +741,21 @@ def counts_rows(values: NDArray[np.float64]) -> bool:
         return True
     close = values.max() - values.min() <= 3 * len(values)
     return bool(close and len(np.unique(values)) == len(values))
+
+
+def named_as_identifier(name: str, present: NDArray[np.float64]) -> bool:
+    """Whether a name says that numbers are identifiers, and they are whole and nearly all differ.
+
+    Examples
+    --------
+    >>> numbers = np.arange(100.0) ** 2
+    >>> named_as_identifier("customer_id", numbers), named_as_identifier("population", numbers)
+    (True, False)
+    """
+    if IDENTIFIER.fullmatch(name) is None and re.search("[a-z0-9]I[Dd]$", name) is None:
+        return False
+    whole = len(present) > FEW_LEVELS and bool((present == np.round(present)).all())
+    return whole and len(np.unique(present)) >= MOSTLY_DISTINCT * len(present)
 
 
 def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:

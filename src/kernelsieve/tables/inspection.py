@@ -6,14 +6,18 @@ import html
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder, as_times
 from kernelsieve.tables.facts import printable
+from kernelsieve.tables.leaks import note_leaks
 from kernelsieve.tables.table import TableNotice, as_table, is_missing
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+
+LONGEST_NAME = 20  # characters that are shown
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ def inspected(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableNotice)  # the lines say it
         encoder = TableEncoder(left_out, keep=keep).fit(table, outputs)
+    if target is not None:
+        note_leaks(table, target, y, learned_as, encoder.sources)
     found = []
     for name, values in whole.columns.items():
         missing = is_missing(values)
@@ -135,13 +141,22 @@ def _filled(column: Scaled) -> str:
 
 def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
     """Format columns in lines of at most ``width`` characters."""
-    names = [printable(column.name, 20) for column in columns]
+    names = [_shortened(printable(column.name, 200)) for column in columns]
     room = max([6, *map(len, names)])
     lines = [f"{'column':<{room}}  {'kind':<8}  {'missing':>7}  {'levels':>7}  what becomes of it"]
     for name, column in zip(names, columns, strict=True):
         start = f"{name:<{room}}  {column.kind:<8}  {column.missing:>7,}  {column.levels:>7,}  "
-        lines.append(start + column.used_as)
+        parts = wrap(printable(column.used_as, 200), max(width - len(start), 20))
+        lines.append(start + parts[0])
+        lines += [" " * len(start) + part for part in parts[1:]]
     return [printable(line, width) for line in lines]
+
+
+def _shortened(name: str) -> str:
+    """A long name without its middle: the names of similar columns differ at the end."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME // 2]}…{name[len(name) - (LONGEST_NAME - 1) // 2 :]}"
 
 
 def as_html(where: str, n_rows: int, columns: list[ColumnFacts]) -> str:

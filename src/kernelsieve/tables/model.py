@@ -42,6 +42,7 @@ from kernelsieve.tables.facts import (
     label_text,
     scores,
 )
+from kernelsieve.tables.leaks import note_leaks
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.sampling import sampled, too_large
@@ -292,6 +293,7 @@ class TableModel(PersistentEstimator):
         self.readings_ = table.readings
         self.encoder_ = TableEncoder([*self.drop, self.target_], self.strict, self.keep)
         X = self._fit_encoder(self.encoder_, table, y, seed)
+        note_leaks(table, self.target_, y, self.task_, self.encoder_.sources)
         judged = self._judged(table, y, seed, progress)
         progress("fitting to all rows")
         self.model_ = self._fitted(X, y, seed)
@@ -412,8 +414,8 @@ class TableModel(PersistentEstimator):
         """Score a model of some rows on rows that nothing was learned from."""
         train, test = self._split(y, seed)
         # The same columns are used: fewer rows may not show what looks like an identifier.
-        used = {name for column in self.encoder_.columns_ for name in column.sources}
-        encoder = TableEncoder([n for n in table.columns if n not in used], keep=sorted(used))
+        used = self.encoder_.sources
+        encoder = TableEncoder([n for n in table.columns if n not in used], keep=used)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TableNotice)  # the whole table gave them already
             X_train = self._fit_encoder(encoder, table.take(train), y[train], seed)
@@ -700,7 +702,10 @@ class TableModel(PersistentEstimator):
         width = None if interval is None else self.half_width(interval)
         check_is_fitted(self)
         table = as_table(data, self.readings_)
-        kept = {name: table.column(name) for name in (table.columns if keep is None else keep)}
+        kept = {
+            name: table.given[name] if name in table.given else table.column(name)
+            for name in (table.columns if keep is None else keep)
+        }
         X = self._encoded(table)
         name, classes, chances = self.target_, None, None
         rows, y = self._known_targets(table)

@@ -41,6 +41,8 @@ class Table:
         Sparse inputs without names, beside the columns.
     readings : dict of str to Reading
         How the columns of a text file were understood.
+    given : dict of str to ndarray of shape (n_rows,)
+        The texts of columns of a text file, where they were asked for.
     n_rows : int
     """
 
@@ -48,6 +50,7 @@ class Table:
     columns: dict[str, NDArray[Any]]
     matrix: Any = None
     readings: dict[str, Reading] = field(default_factory=dict)
+    given: dict[str, NDArray[np.object_]] = field(default_factory=dict)
     n_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +64,10 @@ class Table:
     def column(self, name: str) -> NDArray[Any]:
         """Get a column by name; the error message lists those there are."""
         if name not in self.columns:
-            raise TableError(f"{self.where} has no column {name!r}: it has {listed(self.columns)}")
+            raise TableError(
+                f"{self.where} has no column {name!r}: it has {listed(self.columns)}"
+                + _hint(list(self.columns), name)
+            )
         return self.columns[name]
 
     def batches(self, n_rows: int) -> Iterator[Table]:
@@ -73,7 +79,18 @@ class Table:
         """Some of the rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         matrix = None if self.matrix is None else self.matrix[rows]
-        return Table(self.where, columns, matrix, self.readings)
+        given = {name: values[rows] for name, values in self.given.items()}
+        return Table(self.where, columns, matrix, self.readings, given)
+
+
+def _hint(names: list[str], wanted: str) -> str:
+    """What may be wrong with a table that lacks a column."""
+    if len(names) == 1 and wanted in names[0].split():
+        return "; if spaces separate the columns, pass --sep ' '"
+    if any(map(is_number, names)) and not any(wanted.lower() in name.lower() for name in names):
+        return "; if these are values, add a first line with the names of the columns"
+    alike = [name for name in names if name.lower() == wanted.lower()]
+    return f"; do you mean {alike[0]!r}?" if alike else ""
 
 
 def listed(names: Iterable[str]) -> str:
@@ -101,13 +118,13 @@ def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
     ----------
     data : Table, path, frame (pandas, polars, Arrow), mapping of columns, ndarray or sparse matrix
     readings : mapping of str to Reading, optional
-        How columns of an earlier text file were understood.
+        How texts in the columns of an earlier table were understood.
 
     Returns
     -------
     Table
     """
-    from kernelsieve.tables.readers import read_table
+    from kernelsieve.tables.readers import read_table, with_readings
 
     if isinstance(data, Table):
         return data
@@ -116,11 +133,12 @@ def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
     if sp.issparse(data):
         return Table("the matrix", {}, sp.csr_array(data))
     if hasattr(data, "column_names") and hasattr(data, "to_pydict"):
-        return from_arrow("the table", data)
+        return with_readings(from_arrow("the table", data), readings)
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         names = list(data.keys() if isinstance(data, Mapping) else data.columns)
         refuse_twice("the table", map(str, names))
-        return from_columns("the table", [(name, data[name]) for name in names])
+        table = from_columns("the table", [(name, data[name]) for name in names])
+        return with_readings(table, readings)
     return from_matrix("the matrix", np.asarray(data))
 
 

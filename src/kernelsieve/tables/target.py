@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.tables.table import Table, TableError, as_column, is_missing, listed, notice
+from kernelsieve.tables.texts import number
 
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
 MOST_CLASSES = 100
+MANY_CLASSES = 20  # so many texts may be numbers that were not understood
 LARGEST_TARGET, LARGEST_LABEL = 1e100, 2.0**53
 
 
@@ -47,7 +49,8 @@ def rows_with_target(
             f"{int(np.argmin(known)) + 1} (strict mode)"
         )
     if missing:
-        notice(f"{missing:,} rows without a value of {target!r} were ignored")
+        rows = "1 row" if missing == 1 else f"{missing:,} rows"
+        notice(f"{rows} without a value of {target!r} {'was' if missing == 1 else 'were'} ignored")
         table = table.take(np.flatnonzero(known))
     if table.n_rows < MIN_ROWS:
         raise TableError(
@@ -93,12 +96,30 @@ def task_and_targets(table: Table, name: str, task: str) -> tuple[str, NDArray[A
             f"{levels[np.abs(levels).argmax()]:g}, and classes are texts or whole numbers: use "
             "regression, or convert them to texts"
         )
+    if not numeric and len(levels) > MANY_CLASSES:
+        _refuse_numbers(table, name, values.tolist())
     if len(levels) > MOST_CLASSES:
         raise TableError(
             f"{table.where}: the target {name!r} has {len(levels):,} distinct values, and at most "
             f"{MOST_CLASSES} classes are supported: {listed(map(str, levels))}"
         )
+    if 2 * len(levels) > table.n_rows:
+        raise TableError(
+            f"{table.where}: the target {name!r} has {len(levels):,} distinct values in "
+            f"{table.n_rows:,} rows, and a class needs several rows: {listed(map(str, levels))}"
+        )
     return task, values if numeric else values.astype(str)
+
+
+def _refuse_numbers(table: Table, name: str, texts: list[str]) -> None:
+    """Raise if many of the texts are numbers: these are no classes."""
+    others = [text for text in texts if number(text) is None]
+    if 2 * len(others) < len(texts):
+        shown = listed([repr(text) for text in dict.fromkeys(others)])
+        raise TableError(
+            f"{table.where}: the target {name!r} holds numbers, and texts in {len(others):,} of "
+            f"{len(texts):,} rows: {shown}. Replace these by numbers, or leave them empty"
+        )
 
 
 def _note_decision(name: str, task: str, levels: NDArray[np.float64], n_rows: int) -> None:

@@ -31,14 +31,34 @@ FEW = 20  # texts that decide which formats of times are tried at all
 LOOKED_AT = 2_000  # distinct texts that decide whether a column may be numbers or times
 SHOWN = 4  # odd texts that a message lists
 
-NUMBERS = {  # by the decimal sign: what a number looks like, with groups of three digits or without
-    ".": re.compile(r"[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+|\d+)?(\.\d*)?([eE][+-]?\d+)?"),
-    ",": re.compile(r"[+-]?(\d{1,3}([.' \u00a0\u202f]\d{3})+|\d+)?(,\d*)?([eE][+-]?\d+)?"),
-}
-UNITS = "$€£¥%"
-DATES = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y",
-         "%m/%d/%y", "%d/%m/%y")  # fmt: skip
+# By the decimal sign: what a number looks like, with groups of three digits or without.
+_GROUPED = r"(?=[{mark}]?\d)(\d{{1,3}}([{groups}' \u00a0\u202f]\d{{3}})+|\d+)?({mark}\d*)?"
+NUMBERS = {
+    mark: re.compile(r"[+-]?" + _GROUPED.format(mark=rf"\{mark}", groups=rf"\{groups}")
+                     + r"([eE][+-]?\d+)?")
+    for mark, groups in ((".", ","), (",", "."))
+}  # fmt: skip
+SIGNS = "$€£¥%"
+CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "CNY", "CAD", "AUD", "NZD", "SEK", "NOK", "DKK", "PLN",
+         "CZK", "HUF", "INR", "BRL", "MXN", "ZAR", "US$", "R$", "Rs.", "Rs", "kr")  # fmt: skip
+CLOCK = ":"  # as a unit: 9:45 is the number 9.75
+LONGEST_UNIT = 16
+# A number, and the word behind it that every value of a column may have, as in "36 months".
+WITH_WORD = re.compile(rf"[+-]?\d[\d.,']* ?([^\W\d_][^\d,;]{{0,{LONGEST_UNIT - 1}}}[23²³]?)")
+CLOCK_TIME = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?(?: ?([AaPp])\.?[Mm]\.?)?")
+NUMERIC_DATES = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y",
+                 "%m/%d/%y", "%d/%m/%y")  # fmt: skip
+NAMED_DATES = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y",
+               "%d-%b-%Y", "%d-%b-%y", "%d %b %y")  # fmt: skip
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+# What must be found in a text before the formats are tried: trying them takes long.
+LIKE_DATES = {
+    re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}"): NUMERIC_DATES,
+    re.compile(r"(?i)\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"): NAMED_DATES,
+}
+COMPACT_DATE = "%Y%m%d"
+FIRST_COMPACT, LAST_COMPACT = 1900_00_00, 2100_00_00  # whole numbers that may be such dates
+CODE_LENGTH = 5  # digits: with a zero in front they are a code, as of a town, and not a number
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,8 @@ class Reading(Persistent):
     decimal : "." or ","
         The decimal sign of numbers.
     unit : str
-        A currency sign or "%" that is removed from numbers.
+        What is removed from numbers: a currency, "%", or a word behind them ("36 months"). With
+        ":", times of the day and durations such as 9:45 are numbers of hours, 9.75.
     date_format : str
         The format of times, as in ``datetime.strptime``; "" is ISO 8601.
     """
@@ -64,7 +85,7 @@ class Reading(Persistent):
     _state_fields: ClassVar = {
         "kind": choice("number", "time", "text"),
         "decimal": choice(".", ","),
-        "unit": choice("", *UNITS),
+        "unit": _state.text,
         "date_format": _state.text,
     }
 
@@ -122,19 +143,43 @@ def number(text: str, decimal: str = ".", unit: str = "") -> float | None:
     --------
     >>> number("1.234,5", decimal=","), number("$100,000", unit="$"), number("7 rooms")
     (1234.5, 100000.0, None)
+    >>> number("(20.50)"), number("36 months", unit="months"), number("9:45", unit=":")
+    (-20.5, 36.0, 9.75)
     """
+    if unit == CLOCK:
+        return _hours(text)
     if unit:
-        text = text.replace(unit, "", 1).strip()
+        found = next((u for u in (unit, unit.removesuffix("s")) if u and u in text), None)
+        if found is None and unit not in SIGNS:  # "3.6k" is not 3.6 among plain numbers
+            return None
+        text = text.replace(found or unit, "", 1).strip()
+    text = text.replace("\u2212", "-")  # a typographic minus sign
+    if text[:1] == "(" and text[-1:] == ")":  # a loss, as accountants write it
+        value = number(text[1:-1].strip(), decimal)
+        return None if value is None else -value
     if decimal == "." and "," not in text and "_" not in text:
         try:
             return float(text)
         except ValueError:
             pass
-    match = NUMBERS[decimal].fullmatch(text)
-    if match is None or not any(character.isdigit() for character in text):
+    if NUMBERS[decimal].fullmatch(text) is None:
         return None
     digits = "".join(c for c in text if c.isascii() and (c.isalnum() or c in "+-" + decimal))
     return float(digits.replace(",", "."))
+
+
+def _hours(text: str) -> float | None:
+    """A time of the day, or a duration, in hours."""
+    match = CLOCK_TIME.fullmatch(text)
+    if match is None:
+        return None
+    hours, minutes, seconds, half = match.groups()
+    whole = int(hours)
+    if half:
+        if not 1 <= whole <= 12:
+            return None
+        whole = whole % 12 + 12 * (half in "pP")
+    return whole + int(minutes) / 60 + float(seconds or 0) / 3600
 
 
 def iso_time(text: str, date_format: str) -> str | None:
@@ -176,7 +221,7 @@ def understood(
     Column
     """
     quick = _quick_numbers(texts) if reading in (None, PLAIN_NUMBER) and decimal == "." else None
-    if quick is not None:
+    if quick is not None and (reading is not None or not _disguised(texts, quick)):
         return Column(quick, PLAIN_NUMBER)
     encoded = texts.combine_chunks().dictionary_encode()
     distinct: list[str] = encoded.dictionary.to_pylist()
@@ -196,7 +241,9 @@ def understood(
         table = np.array(values, dtype=object)
     column = table[places] if len(table) else np.empty(0)
     if reading.kind == "text":
-        return Column(column, reading)
+        codes = _are_codes([text for text in distinct if not is_missing_text(text)])
+        example = next(text for text in distinct if text[:1] == "0") if codes else None
+        return Column(column, reading, example=example)
     pairs = zip(distinct, values, strict=True)
     example = next((t for t, v in pairs if v is not None and not _obvious(t, reading)), None)
     swappable = date_format is None and _swappable(reading, distinct)
@@ -206,7 +253,9 @@ def understood(
 def _obvious(text: str, reading: Reading) -> bool:
     """Whether a text is the same number to anybody."""
     digits = text.lstrip("+-")
-    return digits.isdigit() or (reading == PLAIN_NUMBER and digits.replace(".", "", 1).isdigit())
+    if reading == PLAIN_NUMBER:
+        return digits.replace(".", "", 1).isdigit()
+    return reading.kind == "number" and digits.isdigit()
 
 
 def _quick_numbers(texts: Any) -> NDArray[np.float64] | None:
@@ -219,6 +268,37 @@ def _quick_numbers(texts: Any) -> NDArray[np.float64] | None:
     except pa.ArrowInvalid:
         return None
     return np.asarray(cast.to_numpy(), dtype=np.float64)
+
+
+def _disguised(texts: Any, numbers: NDArray[np.float64]) -> bool:
+    """Whether whole numbers may be dates such as 20210325, or codes such as 01067."""
+    import pyarrow.compute as pc
+
+    present = numbers[~np.isnan(numbers)]
+    if len(present) == 0 or (present != np.round(present)).any():
+        return False
+    if present.min() > FIRST_COMPACT and present.max() < LAST_COMPACT:
+        return True
+    return bool(pc.any(pc.match_substring_regex(texts, rf"^0\d{{{CODE_LENGTH - 1},}}$")).as_py())
+
+
+def _are_codes(texts: list[str]) -> bool:
+    """Whether texts are digits of one length, some with a zero in front: no number begins so."""
+    return (
+        all(text.isdigit() for text in texts)
+        and len(set(map(len, texts))) == 1
+        and len(texts[0]) >= CODE_LENGTH
+        and any(text[0] == "0" for text in texts)
+    )
+
+
+def _are_compact_dates(texts: list[str]) -> bool:
+    return (
+        len(texts) > 1
+        and all(len(text) == 8 and text.isdigit() for text in texts)
+        and all(FIRST_COMPACT < int(text) < LAST_COMPACT for text in texts)
+        and all(iso_time(text, COMPACT_DATE) is not None for text in texts)
+    )
 
 
 def decimal_sign(columns: Iterable[list[str]], separator: str) -> str:
@@ -252,6 +332,11 @@ def _inferred(
     sample = list(itertools.islice(known, LOOKED_AT))
     if not sample:
         return PLAIN_NUMBER  # an empty column
+    sampled = [text for text, _ in sample]
+    if _are_codes(sampled):
+        return TEXT
+    if date_format is None and _are_compact_dates(sampled):
+        return Reading("time", date_format=COMPACT_DATE)
     other = "," if decimal == "." else "."
     candidates = [*_numbers(sample, decimal), *_numbers(sample, other)]
     candidates += _times(sample, date_format)
@@ -263,7 +348,15 @@ def _inferred(
 
 
 def _numbers(sample: list[tuple[str, int]], decimal: str) -> list[Reading]:
-    units = ["", *(unit for unit in UNITS if any(unit in text for text, _ in sample))]
+    """Readings as numbers: plain ones, and those with a unit that occurs."""
+    units = ["", *(unit for unit in (*SIGNS, *CODES) if any(unit in text for text, _ in sample))]
+    first = [text for text, _ in sample[:FEW]]
+    if 2 * sum(CLOCK_TIME.fullmatch(text) is not None for text in first) >= len(first) > 0:
+        units.append(CLOCK)
+    words = [match[1].strip() for text in first if (match := WITH_WORD.fullmatch(text))]
+    if 2 * len(words) >= len(first) > 0:
+        # The longest: "1 month" is understood among months, but not the other way round.
+        units += sorted(set(words), key=len, reverse=True)[:2]
     return [Reading("number", decimal, unit) for unit in units]
 
 
@@ -271,16 +364,28 @@ def _times(sample: list[tuple[str, int]], date_format: str | None) -> list[Readi
     """Formats of times that understand half of the first values; ISO 8601 needs none."""
     if date_format is not None:
         return [Reading("time", date_format=date_format)]
-    first = [pair for pair in sample if len(pair[0]) >= 6 and pair[0][0].isdigit()][:FEW]
-    formats = [day + time for time in TIMES for day in DATES]
+    first = [pair for pair in sample if len(pair[0]) >= 6][:FEW]
+    formats = [
+        day + time
+        for pattern, days in LIKE_DATES.items()
+        if 2 * sum(pattern.search(text) is not None for text, _ in first) >= len(first) > 0
+        for time in TIMES
+        for day in days
+    ]
     readings = [Reading("time", date_format=form) for form in formats]
     return [reading for reading in readings if _share(reading, first) >= 0.5]
+
+
+def may_be_dates(texts: list[str]) -> bool:
+    """Whether nearly all of some texts look like dates, in whatever formats."""
+    alike = sum(any(pattern.search(text) for pattern in LIKE_DATES) for text in texts)
+    return alike >= MOSTLY * len(texts) > 0
 
 
 def _swappable(reading: Reading, distinct: list[str]) -> bool:
     """Whether the other order of day and month would understand the dates as well."""
     form = reading.date_format
-    if reading.kind != "time" or form.startswith("%Y"):
+    if reading.kind != "time" or form.startswith("%Y") or "%m" not in form:
         return False
     swapped = form.replace("%d", "%x").replace("%m", "%d").replace("%x", "%m")
     known = [(text, 1) for text in distinct if not is_missing_text(text)]

@@ -20,9 +20,11 @@ from kernelsieve.tables.learned import LINEAR_ALPHAS
 from kernelsieve.tables.table import Table
 
 BOOTSTRAPS = 1_000
+NO_ERROR = 0.01  # share of a constant's log loss: below, the classes are as good as known
 INTERVAL = 0.9
 MOST_CATEGORIES = 254  # that gradient boosting can hold; the rarest of more count as missing
 SMALLEST_CHANCE = 1e-15
+ONE_PER_CENT = 0.01  # smaller differences within the noise are not worth a number
 
 
 def constant_losses(y_train: NDArray[Any], y_test: NDArray[Any], task: str) -> NDArray[np.float64]:
@@ -139,6 +141,14 @@ def summary(
     ours, others = models[-1], models[1:-1]
     best = min(others, key=lambda model: model["error"])
     sentence = _sentence(ours, best, models[0], sampled, tails)
+    if (
+        task == "classification"
+        and max(ours["error"], best["error"]) < NO_ERROR * models[0]["error"]
+    ):
+        sentence = (
+            f"This model and {_article(best['name'])} both predict the classes nearly without "
+            "error: take whichever you prefer, but see whether a column gives the target away."
+        )
     return {"models": models, "interval": INTERVAL, "sentence": sentence}
 
 
@@ -157,22 +167,30 @@ def _sentence(
 
     winner = min(ours, best, key=lambda model: model["error"])
     if gain(winner, constant)[1] <= 0.0:
-        return (
-            "No model is clearly better than a constant: these columns say little about the target."
-        )
+        share, low, high = gain(constant, ours)
+        little = "these columns say little about the target."
+        if low > 0.0:
+            return (
+                f"A constant is {share:.0%} better than this model ({low:.0%} to {high:.0%}), and "
+                f"no model is clearly better than a constant: {little}"
+            )
+        return f"No model is clearly better than a constant: {little}"
+    alike = (
+        f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
+        "whichever you prefer."
+    )
     if ours["error"] <= best["error"]:
         share, low, high = gain(ours, best)
         if low <= 0.0:
-            return (
-                f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
-                "whichever you prefer."
-            )
+            return alike
         return (
-            f"This model has a {share:.0%} smaller error than {_article(best['name'])} "
+            f"This model has {_a(share)} {share:.0%} smaller error than {_article(best['name'])} "
             f"({low:.0%} to {high:.0%})."
         )
     share, low, high = gain(best, ours)
     name = _article(best["name"])
+    if low <= 0.0 and share < ONE_PER_CENT:
+        return alike
     if low <= 0.0:
         return (
             f"{name[0].upper()}{name[1:]} is {share:.0%} better here, but the difference is within "
@@ -183,6 +201,12 @@ def _sentence(
         f"{high:.0%}): use it, unless you need what only this model has (standard deviations, an "
         "explanation)."
     )
+
+
+def _a(share: float) -> str:
+    """The article of a percentage: an 8%, an 11%, an 18%."""
+    text = f"{share:.0%}"
+    return "an" if text[0] == "8" or text in ("11%", "18%") else "a"
 
 
 def _article(name: str) -> str:
