@@ -11,8 +11,10 @@ from scipy.linalg.lapack import dpstrf
 from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
 
 PANEL = 256  # columns of a product at a time: below them the triangle's zeros are not multiplied
-# Residuals of a positive semi-definite matrix are negative by rounding only, far below this.
+# Residuals of a positive semi-definite matrix are negative by rounding only, far below this: by
+# n eps |x|^2 for x = (gram + shift I)^-1 c, and |x|^2 <= 1 / shift.
 NEGATIVE_SHARE = 1e-6
+DEFINITE_SHIFT = 1e-8  # of the norm; it makes residuals larger, so that nothing is refused wrongly
 SHIFT = 0.1  # of the rounding at the largest eigenvalue: more is biased, less is noisy
 
 
@@ -36,7 +38,9 @@ def independent_landmarks(gram: NDArray[np.float64]) -> NDArray[np.int64]:
 def _refuse_indefinite(gram: NDArray[np.float64], kept: NDArray[np.int64]) -> None:
     """Refuse a kernel for which the kept landmarks explain more than all of another one."""
     rest = np.setdiff1d(np.arange(len(gram)), kept)
-    inverse_root = whitening_of(gram[np.ix_(kept, kept)], np.float64)
+    shift = max(DEFINITE_SHIFT * _norm(gram), float(np.finfo(np.float64).tiny))
+    factor, _ = regularised_cholesky(gram[np.ix_(kept, kept)], shift)
+    inverse_root = inverse_of_lower(factor).T
     with np.errstate(over="ignore"):  # a landmark of length 0 that is not orthogonal to others
         explained = np.square(gram[np.ix_(rest, kept)] @ inverse_root).sum(axis=1)
     left = gram[rest, rest] - explained
