@@ -560,11 +560,14 @@ def _arrow_source(path: Path, options: TextOptions, whole: bool) -> tuple[Any, s
         return pa.OSFile(str(path)), encoding
     if not whole:
         return _open_bytes(path), encoding
+    memory = pa.BufferOutputStream()  # pyarrow's own: its threads would release bytes of Python's
     with _open_bytes(path) as file:
-        content = file.read()
-    if encoding != "utf8":
-        content = content.decode(encoding).encode()
-    return pa.BufferReader(content), "utf8"
+        if encoding == "utf8":
+            while part := file.read(LARGEST_CELL):
+                memory.write(part)
+        else:
+            memory.write(file.read().decode(encoding).encode())
+    return pa.BufferReader(memory.getvalue()), "utf8"
 
 
 def _table_of_batch(batch: Any) -> Any:
