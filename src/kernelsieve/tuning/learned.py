@@ -333,6 +333,7 @@ class KernelSearch:
     """The choice of a kernel among some of the rows."""
 
     zero_means: ClassVar[bool] = False  # of the kernel's functions: only an intercept has a mean
+    rows_apart: ClassVar[type[SetApart]] = SetApart
 
     rows: Source
     judge: Judge
@@ -570,7 +571,7 @@ class KernelSearch:
     def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
         together = np.union1d(known, apart)
         judges = np.isin(together, apart)
-        return SetApart(self.rows.take(together), judges, *self._ridge())
+        return self.rows_apart(self.rows.take(together), judges, *self._ridge())
 
     def _ridge(self) -> tuple[bool, int | None, bool]:
         """How a judge solves for its ridges."""

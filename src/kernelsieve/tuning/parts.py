@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
 from kernelsieve.kernels import Anova, Product
 from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner, best_of_families
 from kernelsieve.kernels.learning.parts import PartsFit, learn_parts
@@ -62,6 +60,7 @@ class PartsSearch(KernelSearch):
     """The choice of a kernel of parts among some of the rows."""
 
     zero_means: ClassVar[bool] = True
+    rows_apart: ClassVar[type[SetApart]] = SetApartAtOnce
 
     max_order: int = 2
     learned: dict[tuple[int, float, int], tuple[Fit, Learner, PartsFit]] = field(
@@ -122,11 +121,6 @@ class PartsSearch(KernelSearch):
 
     def warn_at_edge(self, best: Judged, n_rows: int) -> None:
         """Nothing to warn of: there are three factors, and variances make up for the others."""
-
-    def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
-        together = np.union1d(known, apart)
-        judges = np.isin(together, apart)
-        return SetApartAtOnce(self.rows.take(together), judges, *self._ridge())
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         likely = self._parts(start, learner).alpha
