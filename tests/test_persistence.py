@@ -811,6 +811,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("table, classes", put("parameters.drop", 3), "is a int, not a list"),
     ("table", put("fitted.encoder_.fitted.matrix_columns_", 5), "has sparse columns"),
     ("table", put("fitted.encoder_.fitted.columns_", []), "instead of 0"),
+    ("network, layer", put("fitted.n_features_in_", 2**32), "needs too much memory"),
     ("auto", put("fitted.reason_", "\ud800"), "not valid UTF-8"),
     ("auto", put("parameters.kernel", "\ud800"), "not valid UTF-8"),
     (

@@ -159,6 +159,8 @@ def read(path: str | os.PathLike[str]) -> ModelFile:
         raise ModelFileError(f"{os.fspath(path)} {error}") from None
     except RecursionError:
         raise ModelFileError(f"{os.fspath(path)} is damaged: it is nested too deeply") from None
+    except MemoryError as error:  # what is drawn again, or its size is damaged
+        raise ModelFileError(f"{os.fspath(path)} needs too much memory: {error}") from None
 
 
 def _unpacked(header: dict[str, Any], arrays: list[Any]) -> ModelFile:
