@@ -20,7 +20,7 @@ MOST_PIECES = 3
 
 @dataclass(frozen=True)
 class SmoothLaplacian(Kernel):
-    """k(x, y) = prod_i c(gamma |x_i - y_i|), with c a sum of exponentials that is flat at 0.
+    """``k(x, y) = prod_i c(gamma |x_i - y_i|)``, with c a sum of exponentials that is flat at 0.
 
     The one-dimensional kernels are those of random intervals with a bump of B-splines on each
     (docs/binning.md): c(t) = exp(-t) for one piece, 2 exp(-t) - exp(-2t) for two, and
@@ -54,7 +54,7 @@ class SmoothLaplacian(Kernel):
             )
 
     def of_distance(self, t: NDArray[Any]) -> NDArray[Any]:
-        """c(t), for t = gamma |x_i - y_i|."""
+        """``c(t)`` for ``t = gamma |x_i - y_i|``."""
         total = np.zeros_like(t)
         for rate, weight in zip(*exponentials(self.pieces), strict=True):
             total += t.dtype.type(weight) * np.exp(-t.dtype.type(rate) * t)
