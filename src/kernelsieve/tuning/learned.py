@@ -368,9 +368,9 @@ class KernelSearch:
             key=lambda one: one.rmse * (1.0 if one.fit.iterations else 1.0 + options.handicap),
         )
         if best.fit.iterations and not self._late():
-            rival = self._other_kind(best, found)
+            rival, sides = self._other_kind(best, found), (among, learners, others)
             best = self._improved(compare, learner, best, limit)
-            if rival is not None and self._gains_more(rival, best, learner, among, others):
+            if rival is not None and self._gains_more(rival, best, learner, sides):
                 best = self._improved(compare, learner, rival, limit)
         full = None
         if not self.exact and self._is_affordable(best, learner):
@@ -399,7 +399,7 @@ class KernelSearch:
         return rival if close else None
 
     def _gains_more(
-        self, rival: Judged, best: Judged, learner: Learner, among: Rows, others: Rows
+        self, rival: Judged, best: Judged, learner: Learner, sides: tuple[Rows, Rows, Rows]
     ) -> bool:
         """Whether a kernel of the other kind will be better with all rows.
 
@@ -407,17 +407,15 @@ class KernelSearch:
         gains far more from the rows that are still to come. Both are judged with some rows and with
         half of them, and their errors are continued as powers of the number of rows.
         """
-        options, free = self.options, self.judge.groups is None and self.judge.order is None
-        if not (self.exact and free and len(among) > options.left_out_rows) or self._late():
+        options, many = self.options, len(sides[0]) > self.options.left_out_rows
+        if not (self.exact and self._free and many) or self._late():
             return False
-        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
-        known = np.setdiff1d(among, apart)
+        known, apart = self._known_and_apart(*sides)
         size = min(options.final_rows, len(known))
         doublings = min(math.log2(len(known) / size), options.foresight)
         errors = []
         for n_rows in (size // 2, size):
-            some = known[keyed_rows(len(known), n_rows, self.seed, "known")]
-            judge = self._set_apart(some, apart)
+            judge = self._set_apart(self._some(known, n_rows), apart)
             errors.append([self._judged(judge, learner, one).rmse for one in (rival, best)])
         half, whole = np.log(errors)
         foreseen = whole + doublings * np.minimum(whole - half, 0.0)
@@ -535,14 +533,24 @@ class KernelSearch:
     def _compare(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
         """Rows that compare kernels: quick, with the exact kernel of some rows."""
         options = self.options
-        free = self.judge.groups is None and self.judge.order is None
-        if free and len(among) <= options.left_out_rows:
+        if self._free and len(among) <= options.left_out_rows:
             judges = np.isin(among, others)
             return LeftOut(self.rows.take(among), judges, *self._ridge())
-        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
-        known = np.setdiff1d(among, apart) if free else learners
-        known = known[keyed_rows(len(known), options.known_rows, self.seed, "known")]
-        return self._set_apart(known, apart)
+        known, apart = self._known_and_apart(among, learners, others)
+        return self._set_apart(self._some(known, options.known_rows), apart)
+
+    @property
+    def _free(self) -> bool:
+        """Whether any rows may judge any others: there are no groups and no times."""
+        return self.judge.groups is None and self.judge.order is None
+
+    def _known_and_apart(self, among: Rows, learners: Rows, others: Rows) -> tuple[Rows, Rows]:
+        """Rows that judge, and all rows that they may be predicted from: these come first."""
+        apart = others[keyed_rows(len(others), self.options.apart_rows, self.seed, "judge")]
+        return (np.setdiff1d(among, apart) if self._free else learners), apart
+
+    def _some(self, known: Rows, n_rows: int) -> Rows:
+        return known[keyed_rows(len(known), n_rows, self.seed, "known")]
 
     def _on_landmarks(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
         """Rows that settle width and alpha of landmarks."""
@@ -560,10 +568,8 @@ class KernelSearch:
     def _apart(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors | None:
         """Rows that settle those of the exact kernel; None if they did that already."""
         options = self.options
-        free = self.judge.groups is None and self.judge.order is None
-        apart = others[keyed_rows(len(others), options.apart_rows, self.seed, "judge")]
-        known = np.setdiff1d(among, apart) if free else learners
-        known = known[keyed_rows(len(known), options.final_rows, self.seed, "known")]
+        known, apart = self._known_and_apart(among, learners, others)
+        known = self._some(known, options.final_rows)
         if len(known) < 1.3 * options.known_rows:
             return None
         return self._set_apart(known, apart)
