@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidgeCV, NystromFeatures
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha, search
+from kernelsieve.tuning.judge import mean_by_regression
 from kernelsieve.tuning.methods import METHODS, feature_map, find_method
 
 N_ROWS = 120
@@ -186,3 +187,43 @@ def test_sorted_rows_are_judged_as_shuffled_ones():
     y = np.sin(4.0 * X[:, 0]) + 0.1 * rng.normal(size=300)
     model = KernelRidgeCV(AdaptiveFeatures(30, gamma=4.0, random_state=0)).fit(X, y)
     assert model.best_rmse_ < 0.2
+
+
+def test_a_mean_by_regression_varies_less_and_is_not_shifted() -> None:
+    # n values, of which m are known; c is known of all. By theory the variance of the plain mean
+    # is that of the values / m, that of the estimate (1 - r^2) of it, plus r^2 of it times m / n.
+    n, m, seeds, r = 2000, 400, 600, 0.8
+    plain, estimates = [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        beside, own = rng.standard_exponential((2, n))
+        found = r * beside + np.sqrt(1 - r**2) * own
+        few = rng.permutation(n)[:m]
+        plain.append(found[few].mean())
+        estimates.append(mean_by_regression(found[few], beside[few], float(beside.mean())))
+    expected = r + np.sqrt(1 - r**2)
+    variance = (1 - r**2) / m + r**2 / n
+    assert np.var(plain) == pytest.approx(1 / m, rel=5 * np.sqrt(8 / seeds))
+    assert np.var(estimates) == pytest.approx(variance, rel=5 * np.sqrt(8 / seeds))
+    assert abs(np.mean(estimates) - expected) < 5 * np.sqrt(variance / seeds) + 2 / m**1.5
+
+
+def test_a_mean_by_regression_ignores_what_tells_nothing() -> None:
+    found = np.array([1.0, 3.0, 1.0, 3.0])
+    assert mean_by_regression(found, np.ones(4), 7.0) == 2.0
+    opposite = np.array([3.0, 1.0, 3.0, 1.0])  # a slope below 0 is chance
+    assert mean_by_regression(found, opposite, 7.0) == 2.0
+    weights = np.array([1.0, 0.0, 1.0, 0.0])
+    assert mean_by_regression(found, found, 7.0, weights) == 1.0
+    assert mean_by_regression(found, found, 0.0) == 1.0  # never below half of what was seen
+
+
+def test_the_reported_error_of_noise_is_that_of_all_rows() -> None:
+    # 250 of 1,250 rows tell: by themselves their error would be off by 4.5 % (one deviation).
+    offs = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1250, 3)), rng.normal(size=1250)
+        model = KernelRidgeCV(random_state=seed).fit(X, y)
+        offs.append(np.log(model.best_rmse_ / y.std()))
+    assert np.max(np.abs(offs)) < 0.02

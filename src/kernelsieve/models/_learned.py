@@ -28,7 +28,7 @@ from kernelsieve.models._refinement import (
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.local import most_judges
 from kernelsieve.sources.base import Source
-from kernelsieve.tuning.judge import Judge
+from kernelsieve.tuning.judge import Judge, mean_by_regression
 from kernelsieve.tuning.learned import Chosen, choose_learned
 from kernelsieve.tuning.parts import choose_parts
 
@@ -59,6 +59,22 @@ class LearnedRidge:
     chosen: Chosen
     unseen: NDArray[np.int64]
     residuals: NDArray[np.float64]
+
+    def rmse(self, rows: Source, judge: Judge) -> float:
+        """The error to report: that at the unseen rows, seen among all rows.
+
+        Where any row could have been set apart, and targets are in memory, the distance of all
+        targets from their mean corrects for what the unseen rows happen to be.
+        """
+        unseen = rows.take(self.unseen)
+        squares = np.mean(self.residuals**2, axis=1)
+        if not (rows.resident and judge.free):
+            return math.sqrt(float(np.average(squares, weights=unseen.weights)))
+        whole = rows.take(np.arange(rows.shape[0]))
+        mean = np.average(whole.y, axis=0, weights=whole.weights)
+        of_all = mean_square(whole.y - mean, whole.weights)
+        beside = np.mean((unseen.y - mean) ** 2, axis=1)
+        return math.sqrt(mean_by_regression(squares, beside, of_all, unseen.weights))
 
     def told(self) -> LearnedRidge:
         """The same, with the errors at rows that had no part in the choice of a correction."""

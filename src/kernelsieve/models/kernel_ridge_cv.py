@@ -77,7 +77,8 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     best_rmse_ : float
         The cross-validated root mean square error of the best combination. With a learned kernel,
         the error on rows that had no part in any choice: a fifth of the rows, or of fewer than
-        1,000 rows all, by folds that repeat the choice.
+        1,000 rows all, by folds that repeat the choice. The spread of all targets corrects for
+        what those rows happen to be (a regression estimate), unless there are groups or times.
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
         With a learned kernel, every family and width that was tried, without a gamma.
@@ -240,18 +241,19 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         self, given: Source, rows: Source, groups: Any, order: Any, max_order: int | None
     ) -> Self:
         """Learn the kernel from the rows and their columns of targets."""
+        judge = Judge(
+            rows.shape[0],
+            root_seed(self.random_state),
+            groups=None if groups is None else np.asarray(groups),
+            order=None if order is None else np.asarray(order),
+        )
         learned = fit_learned(
             given,
             rows,
             self._ridge(None, 1.0),
             alphas=None if self.alphas is None else self._checked_alphas(),
-            judge=Judge(
-                rows.shape[0],
-                root_seed(self.random_state),
-                groups=None if groups is None else np.asarray(groups),
-                order=None if order is None else np.asarray(order),
-            ),
-            local=groups is None and order is None,  # else neighbours would tell too much
+            judge=judge,
+            local=judge.free,  # else neighbours would tell too much
             time_limit=self.time_limit,
             verbose=self.verbose,
             max_order=max_order,
@@ -262,9 +264,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             "alpha": np.array([one.alpha for one in tried]),
             "rmse": learned.chosen.scale * np.array([one.rmse for one in tried]),
         }
-        weights = given.take(learned.unseen).weights
-        squares = np.mean(learned.residuals**2, axis=1)
-        self.best_rmse_ = float(np.sqrt(np.average(squares, weights=weights)))
+        self.best_rmse_ = learned.rmse(rows, judge)
         self.gamma_, self.alpha_, self.model_ = None, learned.model.alpha, learned.model
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_

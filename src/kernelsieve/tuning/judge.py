@@ -80,6 +80,11 @@ class Judge:
                 "pass groups or order, not both: a group may lie on both sides of a time"
             )
 
+    @property
+    def free(self) -> bool:
+        """Whether any rows may judge any others: there are no groups and no times."""
+        return self.groups is None and self.order is None
+
     def set_apart(self, size: int, among: NDArray[np.int64] | None = None) -> Split:
         """Set about ``size`` rows apart: exactly so many unless groups or equal times forbid it.
 
@@ -172,6 +177,48 @@ class Judge:
         wanted = min(1 + int(np.searchsorted(reached, size)), len(names) - 1)
         judge = np.isin(places, shuffled[:wanted])
         return Split(rows[~judge], rows[judge])
+
+
+def mean_by_regression(
+    found: NDArray[np.float64],
+    beside: NDArray[np.float64],
+    mean_beside: float,
+    weights: NDArray[np.float64] | None = None,
+) -> float:
+    """Estimate the mean of a value over all rows from the rows where it is known.
+
+    The regression estimate of survey sampling: ``beside`` is known at every row, and what its mean
+    over the few rows differs from that over all says how unusual the few are. Squared errors of a
+    model that has found little are almost those of a constant, which are known at every row.
+
+    Parameters
+    ----------
+    found, beside : ndarray of shape (n_few,)
+        The value, at least 0, and what is known of every row, at these rows.
+    mean_beside : float
+        The mean of the latter over all rows.
+    weights : ndarray of shape (n_few,), optional
+        Of these rows.
+
+    Returns
+    -------
+    float
+        The mean of ``found`` where its slope on ``beside`` is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mean_by_regression(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]), 5.0)
+    2.5
+    """
+    mean, middle = (float(np.average(values, weights=weights)) for values in (found, beside))
+    spread = float(np.average((beside - middle) ** 2, weights=weights))
+    if spread == 0.0 or not np.isfinite(spread):
+        return mean
+    product = float(np.average((found - mean) * (beside - middle), weights=weights))
+    # A slope above 1 would say that more than the constant's error is left.
+    slope = min(max(product / spread, 0.0), 1.0)
+    return max(mean + slope * (mean_beside - middle), mean / 2)
 
 
 def source_folds(rows: Source, cv: Any) -> Iterator[tuple[Source, Source]]:

@@ -408,7 +408,7 @@ class KernelSearch:
         half of them, and their errors are continued as powers of the number of rows.
         """
         options, many = self.options, len(sides[0]) > self.options.left_out_rows
-        if not (self.exact and self._free and many) or self._late():
+        if not (self.exact and self.judge.free and many) or self._late():
             return False
         known, apart = self._known_and_apart(*sides)
         size = min(options.final_rows, len(known))
@@ -533,21 +533,16 @@ class KernelSearch:
     def _compare(self, among: Rows, learners: Rows, others: Rows) -> RidgeErrors:
         """Rows that compare kernels: quick, with the exact kernel of some rows."""
         options = self.options
-        if self._free and len(among) <= options.left_out_rows:
+        if self.judge.free and len(among) <= options.left_out_rows:
             judges = np.isin(among, others)
             return LeftOut(self.rows.take(among), judges, *self._ridge())
         known, apart = self._known_and_apart(among, learners, others)
         return self._set_apart(self._some(known, options.known_rows), apart)
 
-    @property
-    def _free(self) -> bool:
-        """Whether any rows may judge any others: there are no groups and no times."""
-        return self.judge.groups is None and self.judge.order is None
-
     def _known_and_apart(self, among: Rows, learners: Rows, others: Rows) -> tuple[Rows, Rows]:
         """Rows that judge, and all rows that they may be predicted from: these come first."""
         apart = others[keyed_rows(len(others), self.options.apart_rows, self.seed, "judge")]
-        return (np.setdiff1d(among, apart) if self._free else learners), apart
+        return (np.setdiff1d(among, apart) if self.judge.free else learners), apart
 
     def _some(self, known: Rows, n_rows: int) -> Rows:
         return known[keyed_rows(len(known), n_rows, self.seed, "known")]
