@@ -57,6 +57,14 @@ def test_the_choice_is_the_best_of_the_trials_up_to_a_tie():
         assert ("target" if y is not None else "kernel") in features.reason_
 
 
+def test_few_rows_judge_all():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.where(np.arange(400) % 4 == 1, X[:, 0], 0.0)  # one quarter alone would see zeros
+    for trial in AutoFeatures(60, gamma=0.2, random_state=0).fit(X, y).trials_:
+        assert 0.9 < trial.error < 1.3, trial  # nothing tells where the zeros are
+
+
 def test_points_that_reach_far_are_left_to_the_others():
     X = 30.0 * np.random.default_rng(0).normal(size=(300, 5))
     features = AutoFeatures(50, gamma=1.0, random_state=0).fit(X)

@@ -308,6 +308,19 @@ def test_the_alpha_of_few_rows_is_not_too_small(seed):
     assert errors[1:].min() > 0.99 * errors[0]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_alpha_is_not_too_small_for_the_rows_that_chose(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1200, 3))
+    y = X[:, 0] + rng.standard_t(1.5, size=1200)
+    rows = ArraySource(X, y[:, None])
+    chosen = choose_learned(rows, seed=seed)
+    among = rows.take(np.setdiff1d(np.arange(1200), chosen.unseen))
+    left_out = LeftOut(among, np.full(len(among), True), True)
+    errors = left_out.errors(chosen.kernel, chosen.alpha * 4.0 ** np.arange(3))
+    assert errors[1] > 0.99 * errors[0]
+
+
 def test_only_the_alphas_that_were_given():
     X, y = uneven(120)
     assert KernelRidgeCV(alphas=[0.3, 3.0], random_state=0).fit(X, y).alpha_ in (0.3, 3.0)

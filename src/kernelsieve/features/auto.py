@@ -29,6 +29,7 @@ from kernelsieve.sources.summaries import TargetSummary, checked_targets, target
 
 TRIAL_ROWS = 6000
 TRIAL_COMPONENTS = 1000
+FOLDS, JUDGES = 4, 1500  # a quarter of the rows judge; of few rows further quarters, up to all
 TRIAL_ALPHAS = np.logspace(-6.3, 1.8, 10)  # of the ridge, which suits no two maps the same
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
@@ -241,13 +242,26 @@ class AutoFeatures(FeatureMap):
         if targets.shape[1] == 0:
             sample = KernelSample(self.kernel_, X[:ERROR_ROWS], alpha)
             return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
-        train = np.arange(X.shape[0]) % 4 != 0
-        Z = features.fit(X[train], targets[train]).transform(X[train])
-        equations = NormalEquations.of_block(Z, targets[train])
+        fold = np.arange(len(targets)) % FOLDS
+        judged = min(FOLDS, -(-JUDGES * FOLDS // len(targets)))
+        squares = sum(self._squares(features, X, targets, fold == k, alpha) for k in range(judged))
+        spread = targets[fold < judged].var(axis=0).sum() * np.count_nonzero(fold < judged)
+        return float(np.sqrt(np.min(squares) / max(spread, 1e-300)))
+
+    def _squares(
+        self,
+        features: FeatureMap,
+        X: Any,
+        targets: NDArray[np.float64],
+        apart: NDArray[np.bool_],
+        alpha: float,
+    ) -> NDArray[np.float64]:
+        """Sums of squared errors at the rows apart, for each ridge."""
+        Z = features.fit(X[~apart], targets[~apart]).transform(X[~apart])
+        equations = NormalEquations.of_block(Z, targets[~apart])
         path = RidgePath(equations.centred(fit_intercept=True), alpha * TRIAL_ALPHAS)
-        predicted = path.predict(path.coordinates(dense(features.transform(X[~train]))))
-        squares = ((targets[~train][:, None] - predicted) ** 2).mean(axis=(0, 2))
-        return float(np.sqrt(squares.min() / max(targets[~train].var(axis=0).mean(), 1e-300)))
+        predicted = path.predict(path.coordinates(dense(features.transform(X[apart]))))
+        return np.asarray(((targets[apart][:, None] - predicted) ** 2).sum(axis=(0, 2)))
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.map_._fill(X, out)

@@ -56,6 +56,8 @@ class LearnOptions:
         Up to so many rows kernels are compared by leave-one-out; beyond, on rows set apart.
     apart_rows, known_rows : int
         Rows set apart, and rows that they are predicted from, while kernels are compared.
+    left_out_at_last : int
+        Up to so many rows have the last word on alpha, by leave-one-out.
     final_rows : int
         Rows that they are predicted from when the width and alpha of the winner are settled.
     judged_rows, judged_landmarks : int
@@ -108,6 +110,7 @@ class LearnOptions:
     left_out_rows: int = 1200
     apart_rows: int = 1000
     known_rows: int = 1500
+    left_out_at_last: int = 2500
     final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
@@ -301,6 +304,7 @@ def choose_learned(
             best, learner = search.again(best)
     kernel = search.kernel(best, learner)
     if exact and not few:
+        best = search.with_safe_alpha(best, learner, among)
         residuals = search.residuals(kernel, best.alpha, among, unseen)
     size = min(n, options.judged_landmarks if exact else options.landmarks)
     tried, kernel = tuple(search.tried), search.finished(kernel)
@@ -488,28 +492,29 @@ class KernelSearch:
             alpha *= min(max(fit.alpha / best.fit.alpha, 1.0 / step), step)
         else:
             fit = learner.equal(best.fit.family)
-        again = replace(best, fit=fit)
-        if self.alphas is not None:
-            return again, learner
-        return replace(again, alpha=self._not_too_small(again, alpha, learner)), learner
+        again = replace(best, fit=fit, alpha=alpha if self.alphas is None else best.alpha)
+        return self.with_safe_alpha(again, learner, np.arange(self.rows.shape[0])), learner
 
-    def _not_too_small(self, judged: Judged, alpha: float, learner: Learner) -> float:
-        """Alpha, or a larger one if leave-one-out errors of all rows ask for it.
+    def with_safe_alpha(self, judged: Judged, learner: Learner, among: Rows) -> Judged:
+        """The same, with a larger alpha if leave-one-out errors of some of the rows ask for it.
 
         Once the target has chosen the rates, the alpha of the lowest leave-one-out error is too
-        small rather than too large: an even smaller one is certainly wrong.
+        small rather than too large: an even smaller one is certainly wrong. A few hundred rows that
+        judge may hold none of the wild ones for which a larger one is needed.
         """
-        rows = self.rows.take(np.arange(self.rows.shape[0]))
+        if self.alphas is not None or self._late():
+            return judged
+        rows = self.rows.take(self._some(among, self.options.left_out_at_last))
         judge = LeftOut(rows, np.ones(len(rows.y), dtype=bool), *self._ridge())
-        kernel, step = self.kernel(judged, learner), self.options.alpha_step
+        kernel, step, alpha = self.kernel(judged, learner), self.options.alpha_step, judged.alpha
         with one_thread_in_blas():
-            error = judge.errors(kernel, np.array([alpha]))[0]
-            while alpha * step <= ALPHA_BOUNDS[1] and not self._late():
-                larger = judge.errors(kernel, np.array([alpha * step]))[0]
-                if larger > (1.0 - self.options.sparing) * error:
-                    break
+            error, larger = judge.errors(kernel, np.array([alpha, alpha * step]))
+            while larger <= (1.0 - self.options.sparing) * error:
                 alpha, error = alpha * step, larger
-        return alpha
+                if alpha * step > ALPHA_BOUNDS[1] or self._late():
+                    break
+                larger = judge.errors(kernel, np.array([alpha * step]))[0]
+        return replace(judged, alpha=alpha)
 
     def finished(self, kernel: Product | Anova) -> Product | Anova:
         """The kernel for the model of all rows."""

@@ -119,6 +119,10 @@ class PartsSearch(KernelSearch):
         step = self.options.alpha_step
         return replace(new, alpha=best.alpha * min(max(change, 1.0 / step), step)), learner
 
+    def with_safe_alpha(self, judged: Judged, learner: Learner, among: Rows) -> Judged:
+        """The same: `_pick` stays next to the likelihood's alpha, which is not too small."""
+        return judged
+
     def warn_at_edge(self, best: Judged, n_rows: int) -> None:
         """Nothing to warn of: there are three factors, and variances make up for the others."""
 
