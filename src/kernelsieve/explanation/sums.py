@@ -21,7 +21,7 @@ from kernelsieve.features import AutoFeatures, NystromFeatures
 from kernelsieve.features.sampled import SampledFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Laplacian, Product
 from kernelsieve.kernels.zonal import SphericalKernel
-from kernelsieve.linalg.normal_equations import Posterior
+from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.frame import ProductFrame

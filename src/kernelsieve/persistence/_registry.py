@@ -12,7 +12,8 @@ from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
-from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
