@@ -28,7 +28,8 @@ from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.sources.summaries import Marginals
-from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
+from kernelsieve.tables.columns import Levels, Scaled
+from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 from kernelsieve.tables.texts import Reading
