@@ -19,11 +19,10 @@ from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.degrees import DegreeColumns
-from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalTables
-from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
