@@ -28,6 +28,8 @@ from {package} import AdaptiveFeatures, KernelRidge
 X = np.random.default_rng(0).normal(size=(6000, 8)); y = X[:, 0] * X[:, 1]
 model = KernelRidge(AdaptiveFeatures(500, random_state=0, n_jobs=1), n_jobs=1)
 model.fit(X[:600], y[:600]).predict(X[:600])  # whatever is imported late is imported now
+from {package} import _parallel
+_parallel._pool.cache_clear()  # workers that start from now on are watched, too
 def walk(call):
     seen = set()
     def look(frame, event, argument):

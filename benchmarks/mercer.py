@@ -29,8 +29,8 @@ from sklearn.kernel_approximation import RBFSampler
 
 from kernelsieve import FourierFeatures, RowNormFeatures
 from kernelsieve.kernels import Gaussian, Product
-from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import as_source
 
 RADII = (1.0, 3.0, 10.0, 30.0)

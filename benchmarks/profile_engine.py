@@ -40,8 +40,8 @@ FIT: dict[str, Phase] = {
     "features.base:FeatureMap._validated": "validation",
     "features.base:FeatureMap._resolve_kernel": "validation",
     "kernels.base:SeriesKernel.series_of": "Taylor series",
-    "products.frame:Frame.rotated": "rotation",
-    "products.frame:Frame.along_columns": "spread of the columns",
+    "products.product_features:Frame.rotated": "rotation",
+    "products.product_features:Frame.along_columns": "spread of the columns",
     "products.local_basis:LocalBasis.of_rows": "Mercer basis",
     "engine.space:Space.captured_trace": "trial spaces",
     "engine.space:MonomialSpace.proposal": "proposal tables",
@@ -60,9 +60,9 @@ FIT: dict[str, Phase] = {
 }
 TRANSFORM: dict[str, Phase] = {
     "features.base:FeatureMap._validated": "validation",
-    "products.monomial_basis:MonomialBasis.dense_atoms": "atoms (frame, powers)",
+    "products.product_features:MonomialBasis.dense_atoms": "atoms (frame, powers)",
     "products.local_basis:LocalTables.dense_atoms": "atoms (frame, tables)",
-    "products.monomial_basis:MonomialBasis.sparse_roots": "amplitudes",
+    "products.product_features:MonomialBasis.sparse_roots": "amplitudes",
     "products.product_features:evaluate_rows": "evaluation of the tree",
     "products.product_features:evaluate_csr": "evaluation of the tree",
 }

@@ -36,8 +36,8 @@ from kernelsieve._random import stream
 from kernelsieve.diagnostics import spectral_epsilon
 from kernelsieve.engine.space import MonomialSpace, RowPlan
 from kernelsieve.kernels import Gaussian
-from kernelsieve.products.frame import Frame
 from kernelsieve.products.multisets import Multisets
+from kernelsieve.products.product_features import Frame
 
 DIMENSION = 20.0
 BATCH = 16_384  # of draws of which leverage sampling accepts some

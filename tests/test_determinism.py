@@ -20,7 +20,7 @@ from support.hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, de
 
 import kernelsieve
 from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
 from kernelsieve.sources import summaries as _summaries

@@ -26,7 +26,7 @@ from kernelsieve.engine.scores import Anchors, make_anchors
 from kernelsieve.engine.space import MonomialSpace, Pool, RowPlan
 from kernelsieve.kernels import Gaussian, Kernel, Polynomial
 from kernelsieve.paper.leverage import leverage_pool
-from kernelsieve.products.frame import Frame
+from kernelsieve.products.product_features import Frame
 from kernelsieve.testing.data import as_dense
 
 Array = Any

@@ -14,18 +14,23 @@ from kernelsieve import AdaptiveFeatures
 from kernelsieve._native.draws import descend, wander
 from kernelsieve._native.products import tent
 from kernelsieve.kernels import Product
-from kernelsieve.products.cells import (
+from kernelsieve.products.adapted_basis import (
     FINEST_LEVEL,
     MOST_CELLS,
     MOST_POINTS,
     Cells,
     ColumnCells,
-    bridge_variance,
+    column_basis,
 )
-from kernelsieve.products.column_basis import FAMILIES, ColumnBasis, column_basis
+from kernelsieve.products.column_basis import FAMILIES, ColumnBasis
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.tents import MOST_LEVELS, log_wandering_probabilities, tent_bounds
+from kernelsieve.products.tents import (
+    MOST_LEVELS,
+    bridge_variance,
+    log_wandering_probabilities,
+    tent_bounds,
+)
 
 Array = Any
 FAMILY_NAMES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")

@@ -19,10 +19,9 @@ from kernelsieve.engine.draws import TableProposal
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.space import RowPlan, TableSpace
 from kernelsieve.kernels import Gaussian
-from kernelsieve.products.frame import Frame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, ProductFeatures
 from kernelsieve.sources.base import ArraySource
 
 Array = Any

@@ -35,13 +35,9 @@ from kernelsieve import (
     RowNormFeatures,
 )
 from kernelsieve.kernels import Gaussian, Polynomial
-from kernelsieve.linalg import eigenvalues, normal_equations
-from kernelsieve.linalg.normal_equations import (
-    NormalEquations,
-    corrected,
-    residual_sums,
-    solve_ridge,
-)
+from kernelsieve.linalg import eigenvalues, posterior
+from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
+from kernelsieve.linalg.rounding import corrected, residual_sums
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import kernel_ridge
 
@@ -536,9 +532,9 @@ def test_noise_variance_inverts_once(monkeypatch):
     X, y = regression()
     model = KernelRidge(FOURIER).fit(X, y)
     calls = []
-    inverse = normal_equations.inverse_of_lower
+    inverse = posterior.inverse_of_lower
     monkeypatch.setattr(
-        normal_equations, "inverse_of_lower", lambda lower: calls.append(1) or inverse(lower)
+        posterior, "inverse_of_lower", lambda lower: calls.append(1) or inverse(lower)
     )
     assert model.noise_variance_ == model.noise_variance_ > 0
     assert len(calls) == 1

@@ -19,8 +19,8 @@ from kernelsieve import (
 )
 from kernelsieve.engine.space import RowPlan, TableSpace
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
-from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import as_source
 
 Array = Any

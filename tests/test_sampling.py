@@ -40,8 +40,6 @@ from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolyno
 from kernelsieve.kernels.base import Series
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.products import product_features
-from kernelsieve.products.frame import Frame, principal_directions
-from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import (
     Multisets,
     Trie,
@@ -49,7 +47,12 @@ from kernelsieve.products.multisets import (
     build_trie,
     count_of_degree,
 )
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import (
+    Frame,
+    MonomialBasis,
+    ProductFeatures,
+    principal_directions,
+)
 from kernelsieve.sources.summaries import MAX_CLASSES, target_columns
 
 Array = Any

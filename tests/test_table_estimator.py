@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 import kernelsieve
 from kernelsieve import TableModel, cli
 from kernelsieve.tables import TableEncoder, TableError, TableNotice, read_table
-from kernelsieve.tables.encoder import MEANS_ABOVE, Levels
+from kernelsieve.tables.columns import Levels
+from kernelsieve.tables.encoder import MEANS_ABOVE
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
 

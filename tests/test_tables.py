@@ -19,8 +19,9 @@ from support.tables import N_ROWS, flats, written
 import kernelsieve
 from kernelsieve import TableModel
 from kernelsieve.tables import TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables.columns import MOST_LEVELS
 from kernelsieve.tables.embedding import embedding
-from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, MOST_LEVELS
+from kernelsieve.tables.encoder import CLIP, FEW_LEVELS
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
 from kernelsieve.tuning.methods import METHODS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 
 
 def set_options(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:

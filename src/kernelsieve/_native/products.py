@@ -33,6 +33,42 @@ def atom_ranges(coordinates, ranges):
         ranges[i, 1] = a + 1
 
 
+# --- the values of a column, counted ------------------------------------------------------------
+
+
+@native
+def fill_cells(values, inverse_width, most, numbers, low, high, counts):
+    """Count values by floor(value * inverse_width) in a hash table of open addressing.
+
+    counts is 0 where a slot is empty. Returns the number of missing values, or -1 if more than
+    ``most`` cells are occupied.
+    """
+    mask = len(numbers) - 1
+    used = 0
+    missing = 0
+    for value in values:
+        if np.isnan(value):
+            missing += 1
+            continue
+        number = np.floor(value * inverse_width) + 0.0  # no negative zero
+        key = np.int64(number) if abs(number) < 1e18 else np.int64(number * 1e-300 * 1e9)
+        slot = ((key & 0x7FFFFFFF) * 2654435761 >> 12) & mask
+        while counts[slot] > 0 and numbers[slot] != number:
+            slot = (slot + 1) & mask
+        if counts[slot] == 0:
+            if used == most:
+                return -1
+            used += 1
+            numbers[slot] = number
+            low[slot] = value
+            high[slot] = value
+        else:
+            low[slot] = min(low[slot], value)
+            high[slot] = max(high[slot], value)
+        counts[slot] += 1
+    return missing
+
+
 # --- atoms of monomials ---------------------------------------------------------------------------
 
 
@@ -75,7 +111,7 @@ def place_of(u, places, first, last):
     return low
 
 
-@helper
+@inlined
 def interpolation_rows(line, step, firsts, first, last, first_rows, n_rows, missing, rows, weights):
     """Six rows of a patch of equal steps around each value, and the weights of their polynomial.
 
@@ -148,7 +184,7 @@ def level_rows(line, levels, first, last, missing, rows, weights):
             rows[b] = place - first if known else last - first
 
 
-@helper
+@inlined
 def table_rows(line, column, setting, step, places, first_rows, n_rows):
     """The first table row of each value of a column, and the weights of it and those after it.
 
@@ -190,7 +226,7 @@ def combine_rows(rows, weights, table, start, width, out):
             out[k, b] = total
 
 
-@helper
+@inlined
 def combine_six(rows, weights, table, start, width, out):
     """``combine_rows`` for six rows: runs in lanes. Where rows[b] < 0 the value means nothing."""
     stride, four = np.uint64(width), np.uint64(4 * width)
@@ -253,7 +289,7 @@ def tent(u, left, right):
 # rows and numbers of rows of all patches, the tables, and the points and matrices of exact sums.
 
 
-@helper
+@native
 def write_values(line, column, setting, parts, tents, out):
     """out[k, b] = e_k(line[b]) of a column, for its functions in use, then for its tents."""
     step, reach, places, first_rows, n_rows, tables, points, matrices = parts
@@ -280,48 +316,6 @@ def write_values(line, column, setting, parts, tents, out):
             k = width + j - column[TENTS]
             for b in range(size):
                 out[k, b] = tent(np.float64(line[b]), tents[j, 0], tents[j, 1])
-
-
-@native
-def column_values(line, i, layout, settings, parts, tents, out):
-    """out[k, b] = e_k(line[b]) of column i, for its functions in use, then for its tents."""
-    setting = None if settings is None else settings[i]
-    write_values(line, layout[i], setting, parts, tents, out)
-
-
-@native
-def column_squares(line, i, layout, settings, parts, has_tents, first, squares):
-    """squares[b, first + k] = e_k(line[b])^2 of column i; last the sum over all its tents."""
-    step, reach, places, first_rows, n_rows, tables, points, matrices = parts
-    column = layout[i]
-    width = column[WIDTH]
-    if column[KIND] == CONSTANT:
-        for b in range(len(line)):
-            squares[b, first] = 1.0
-        return
-    setting = None if settings is None else settings[i]
-    rows, weights = table_rows(line, column, setting, step, places, first_rows, n_rows)
-    values = np.empty(width)
-    for b in range(len(line)):
-        u = np.float64(line[b])
-        if rows[b] < 0:
-            begin, end, start = column[CENTRES], column[CENTRES_END], column[MATRIX]
-            exact_gaussian(u, reach, points, begin, end, matrices, start, width, values)
-        else:
-            for k in range(width):
-                values[k] = 0.0
-            for p in range(weights.shape[0]):
-                weight, entry = weights[p, b], column[TABLE] + (rows[b] + p) * width
-                for k in range(width):
-                    values[k] += weight * tables[entry + k]
-        left = 1.0
-        for k in range(width):
-            square = values[k] * values[k]
-            squares[b, first + k] = square
-            left -= square
-        if has_tents:  # they end with the knots, and a missing value has none
-            between = places[column[PLACES]] < u < places[column[PLACES_END] - 1]
-            squares[b, first + width] = max(0.0, left) if between else 0.0
 
 
 @native

@@ -27,10 +27,10 @@ from kernelsieve.engine.space import (
 )
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
 from kernelsieve.kernels.base import Series, SeriesTooLongError
-from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.base import ArraySource, Block, Source
 

@@ -32,10 +32,10 @@ from kernelsieve._parallel import ordered_row_blocks
 from kernelsieve._random import coordinate_words, stream
 from kernelsieve.engine.options import DEFAULTS
 from kernelsieve.kernels.base import Series
-from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.summaries import squared_norms, weighted_counts
 
@@ -331,7 +331,7 @@ class TableProposal:
         self._log_ground = np.empty((n_rows + 1, d + 1))
         for i in range(d):
             line, first = np.ascontiguousarray(points[:, i]), int(self._offsets[i])
-            basis.write_squares(i, line, first, self._squares)
+            basis.write_squares(i, line, first, self._squares[:-1])
             marginal = self._marginal(basis.masses(i))
             self._squares[-1, first : first + len(marginal)] = marginal
         held = np.empty(n_rows + 1)  # what the orders kept have of k(x, x)

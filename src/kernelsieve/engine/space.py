@@ -22,13 +22,12 @@ from kernelsieve.engine.draws import (
 )
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.kernels.base import Series
-from kernelsieve.products.cells import ColumnCells
+from kernelsieve.products.adapted_basis import ColumnCells
 from kernelsieve.products.centred import CentredTables, centred_basis, heaviest_products
-from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import BLOCK_ROWS, LocalBasis, LocalTables
-from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_degree
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.base import Source, as_source
 from kernelsieve.sources.summaries import moments

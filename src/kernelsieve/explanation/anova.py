@@ -425,9 +425,7 @@ class Decomposition:
             out[place][both] = 0.5 * (values + values.transpose(1, 0, 2))
 
         self._each_row(X, row)
-        diagonal = np.arange(n)
-        out[:, diagonal, diagonal] = self.shapley(X) - out.sum(axis=2)
-        return out
+        return with_diagonal(out, self.shapley(X))
 
     def _each_row(self, X: Array, function: Any) -> None:
         """``function(t of the row, its number)`` for all rows."""
@@ -448,6 +446,13 @@ class Decomposition:
         widest = max([1, *(len(table) for table in self.tables)])
         size = max(1, min(64, BLOCK_ENTRIES // (widest * max(1, len(self.active)))))
         map_row_blocks(block, len(X), size, self.n_jobs)
+
+
+def with_diagonal(interactions: Array, shapley: Array) -> Array:
+    """Interactions, whose diagonal is 0, with what they leave of each Shapley value there."""
+    places = np.arange(shapley.shape[1])
+    interactions[:, places, places] = shapley - interactions.sum(axis=2)
+    return interactions
 
 
 MOST_PAIRED = 64

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelsieve._native.subsets import centre
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks
-from kernelsieve.explanation.anova import Array, Variances
+from kernelsieve.explanation.anova import Array, Variances, with_diagonal
 from kernelsieve.explanation.sums import Input, SumOfParts
 from kernelsieve.kernels.anova import CentredFactor
 from kernelsieve.kernels.subsets import Subset
@@ -300,9 +300,7 @@ class PartsDecomposition:
                 out[rows, j, i] += half
 
         self._each_part(X, add)
-        diagonal = np.arange(n)
-        out[:, diagonal, diagonal] = alone - out.sum(axis=2)
-        return out
+        return with_diagonal(out, alone)
 
     def _each_part(self, X: Array, add: Callable[[Subset, slice, Array], None]) -> None:
         """``add(subset, rows, f_S there)`` for all parts and blocks of rows."""

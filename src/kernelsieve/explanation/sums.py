@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Laplacian, Product
 from kernelsieve.kernels.zonal import SphericalKernel
-from kernelsieve.linalg.normal_equations import Posterior
+from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.centred import CentredTables
-from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import LocalTables
-from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import MonomialBasis, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.tables.learned import LearnedRidge
 
 Array = NDArray[np.float64]

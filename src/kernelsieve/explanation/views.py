@@ -15,7 +15,7 @@ from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.sources.base import given_source
 from kernelsieve.sources.summaries import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
-from kernelsieve.tables.encoder import Levels
+from kernelsieve.tables.columns import Levels
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
 

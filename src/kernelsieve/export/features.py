@@ -19,14 +19,17 @@ from kernelsieve.features import (
     NystromFeatures,
     TensorSketchFeatures,
 )
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.kernels import Product
 from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.products.column_basis import FAMILIES, ColumnBasis
-from kernelsieve.products.frame import ProductFrame
 from kernelsieve.products.local_basis import SMALLEST_GROUND_STATE, LocalTables
-from kernelsieve.products.monomial_basis import LARGEST_SQUARED_RADIUS, MonomialBasis
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import (
+    LARGEST_SQUARED_RADIUS,
+    MonomialBasis,
+    ProductFeatures,
+)
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.tents import FIRST_TENT, tent_bounds
 
 FARTHEST = LARGEST_SQUARED_RADIUS[np.dtype(np.float64)]

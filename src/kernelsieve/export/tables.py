@@ -6,7 +6,8 @@ import numpy as np
 
 from kernelsieve.export.graph import ExportError, Graph
 from kernelsieve.tables import TableEncoder
-from kernelsieve.tables.encoder import CLIP, DAY, OTHER, Levels, Scaled
+from kernelsieve.tables.columns import DAY, OTHER, Levels, Scaled
+from kernelsieve.tables.encoder import CLIP
 
 NO_TEXT = ""  # stands for a missing text: ONNX has no other
 

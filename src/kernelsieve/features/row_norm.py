@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from kernelsieve.engine.scores import Selector, row_norm_selector
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.paper.selectors import single_round_selector
 from kernelsieve.sources.base import Source
 

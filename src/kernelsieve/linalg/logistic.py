@@ -19,7 +19,7 @@ from scipy.linalg import cho_solve
 from scipy.special import log_softmax
 
 from kernelsieve.linalg.cholesky import regularised_cholesky
-from kernelsieve.linalg.normal_equations import Posterior
+from kernelsieve.linalg.posterior import Posterior
 
 Array = NDArray[np.float64]
 

@@ -233,6 +233,11 @@ def times(Z: Any, coefficients: NDArray[np.float64]) -> NDArray[Any]:
         return Z @ coefficients.astype(Z.dtype, copy=False)
 
 
+def both_classes(scores: NDArray[Any]) -> NDArray[Any]:
+    """A column for each class, also where there are two."""
+    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+
+
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     """Weights >= 0 with a positive sum, or none."""
     if sample_weight is None:

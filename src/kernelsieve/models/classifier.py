@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from kernelsieve._state import classes, number, plain
 from kernelsieve._validation import check_choice
 from kernelsieve.linalg.logistic import margins, row_losses
-from kernelsieve.models._base import FeatureModel
+from kernelsieve.models._base import FeatureModel, both_classes
+from kernelsieve.models.predictor import Predictor, Scores
 from kernelsieve.sources.base import Block, Source, lazy_on_dask
 
 
@@ -102,6 +103,28 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         """Score the classes of rows; the larger the score, the likelier the class."""
         raise NotImplementedError
 
+    def _row_scores(self) -> Scores:
+        """What scores one row quickly, for ``predictor``."""
+        raise NotImplementedError
+
+    def predictor(self) -> Predictor:
+        """Return a function of one row that predicts as quickly as possible, for servers.
+
+        Returns
+        -------
+        Predictor
+            It returns labels; its method ``probabilities`` returns those of the classes.
+        """
+        check_is_fitted(self)
+        return Predictor(
+            self._row_scores(),
+            self.n_features_in_,
+            missing=self.features_.kernel_.allows_missing,
+            single=False,
+            classes=self.classes_,
+            sharpness=self.sharpness_,
+        )
+
     def _calibrate(self, labels: Any, scores: NDArray[Any], weights: Any) -> float:
         """Fit the sharpness to scores that the rows had no part in: those of the fit itself are
         overconfident.
@@ -156,8 +179,3 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         if scores.ndim == 1:
             return self.classes_[(scores > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
-
-
-def both_classes(scores: NDArray[Any]) -> NDArray[Any]:
-    """A column for each class, also where there are two."""
-    return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores

@@ -45,16 +45,14 @@ from kernelsieve.kernels import Kernel, Product
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
-    Float32Rounding,
     NormalEquations,
-    Posterior,
     RidgeSolution,
-    corrected,
-    residual_sums,
     solve_dual_ridge,
     solve_ridge,
 )
 from kernelsieve.linalg.operators import dense
+from kernelsieve.linalg.posterior import Posterior
+from kernelsieve.linalg.rounding import Float32Rounding, corrected, residual_sums
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._base import (
     FeatureModel,

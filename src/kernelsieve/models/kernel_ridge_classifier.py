@@ -19,7 +19,7 @@ from kernelsieve.models._learned import fit_learned
 from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.predictor import Predictor, ridge_scores
+from kernelsieve.models.predictor import Scores, ridge_scores
 from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask, recoded
 from kernelsieve.tuning.judge import Judge
 
@@ -233,20 +233,5 @@ class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
         check_is_fitted(self)
         return self.ridge_.predict(as_source(self._valid_rows(X)))
 
-    def predictor(self) -> Predictor:
-        """Return a function of one row that predicts as quickly as possible, for servers.
-
-        Returns
-        -------
-        Predictor
-            It returns labels; its method ``probabilities`` returns those of the classes.
-        """
-        check_is_fitted(self)
-        return Predictor(
-            ridge_scores(self.ridge_),
-            self.n_features_in_,
-            missing=self.features_.kernel_.allows_missing,
-            single=False,
-            classes=self.classes_,
-            sharpness=self.sharpness_,
-        )
+    def _row_scores(self) -> Scores:
+        return ridge_scores(self.ridge_)

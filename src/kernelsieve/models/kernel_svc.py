@@ -15,7 +15,7 @@ from kernelsieve._state import FLOATS, array, table, whole, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
-from kernelsieve.models.predictor import Predictor, linear_scores
+from kernelsieve.models.predictor import Scores, linear_scores
 from kernelsieve.sources.base import lazy_on_dask, recoded
 
 CALIBRATION_ROWS = 20_000
@@ -204,24 +204,9 @@ class KernelSVC(FeatureClassifier):
         parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), X)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
-    def predictor(self) -> Predictor:
-        """Return a function of one row that predicts as quickly as possible, for servers.
-
-        Returns
-        -------
-        Predictor
-            It returns labels; its method ``probabilities`` returns those of the classes.
-        """
-        check_is_fitted(self)
+    def _row_scores(self) -> Scores:
         planes = self._planes
-        return Predictor(
-            linear_scores(self.features_, planes["coef"].T, planes["intercept"]),
-            self.n_features_in_,
-            missing=self.features_.kernel_.allows_missing,
-            single=False,
-            classes=self.classes_,
-            sharpness=self.sharpness_,
-        )
+        return linear_scores(self.features_, planes["coef"].T, planes["intercept"])
 
 
 def _folds(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from scipy.special import softmax
 from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
 from kernelsieve.kernels.tiles import family_codes, product_gram
-from kernelsieve.models.classifier import both_classes
+from kernelsieve.models._base import both_classes
 
 Scores = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 

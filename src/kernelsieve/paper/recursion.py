@@ -16,9 +16,7 @@ from kernelsieve._validation import check_count, check_positive
 from kernelsieve.kernels.base import Series
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.row_sampler import RowSample, RowSampler
-from kernelsieve.products.frame import Frame
-from kernelsieve.products.monomial_basis import MonomialBasis
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
 from kernelsieve.sources.summaries import squared_norms
 
 

@@ -12,22 +12,23 @@ from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
-from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
+from kernelsieve.linalg.normal_equations import NormalEquations
+from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.degrees import DegreeColumns
-from kernelsieve.products.frame import Frame, ProductFrame
 from kernelsieve.products.local_basis import LocalTables
-from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets
-from kernelsieve.products.product_features import ProductFeatures
+from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.sources.summaries import Marginals
-from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder
+from kernelsieve.tables.columns import Levels, Scaled
+from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 from kernelsieve.tables.texts import Reading

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._state import Persistent, instance
-from kernelsieve.products.cells import Cells
-from kernelsieve.products.column_basis import ColumnBasis, column_basis
+from kernelsieve.products.adapted_basis import Cells, column_basis
+from kernelsieve.products.column_basis import ColumnBasis
 from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.multisets import Multisets
 

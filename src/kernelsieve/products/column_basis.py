@@ -1,30 +1,30 @@
-"""An orthonormal basis of one column's kernel, adapted to the column's values.
+"""The functions of one column: sums of its kernel at points, and the tables they are read from.
 
-Points g carry the functions e(u) = K_gg^(-1/2) k(g, u), rotated so that the first ones hold most of
-the kernel on the training values. For all u and v, |e(u).e(v) - k(u, v)| <= sqrt(loss(u) loss(v))
-with loss(u) = 1 - |e(u)|^2. So the kernel between a training value, which loses nothing, and any
-other value is exact; only k(u, u) of a value far from the training values is lost, and known.
+Points g carry the functions e(u) = k(g, u) A (``adapted_basis`` chooses both). A Gaussian column is
+tabulated in equal steps around its points; those of exponential kernels have a few coefficients
+between any two knots, which are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.products.cells import MOST_POINTS, Cells, anchor_points, markov_knots
+from kernelsieve._native import products as native
+from kernelsieve.products.tents import FIRST_TENT, tent_bounds
 
-Reference = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their weights
 ROOT2, ROOT3, ROOT5 = np.sqrt([2.0, 3.0, 5.0])
-SMALLEST_EIGENVALUE = 1e-13  # of the largest: rounding
-EVERYWHERE = 1e-7  # weight of all points together in a distribution: it orders what has no rows
-LARGEST_LOSS = 1e-6  # of k(u, u) = 1 at any training value, by the functions that are not kept
-ROUNDING = 1e-13
-SMALLEST_RESIDUAL = 1e-9  # mean loss below which a column of the Laplacian needs no tents
-CHECKED_VALUES = 128
-MOMENT_CELLS = 512  # that stand for a column's distribution
+# Of the Gaussian's tables: six-point polynomials are exact to 1e-13 then.
+GRID_STEP = float(1.0 / (128.0 * np.sqrt(2.0)))
+TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
+MOST_TABLE_ENTRIES = 2**22  # of a column; beyond, all its values are exact sums
+KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,11 @@ class ColumnBasis:
         known = ~np.isnan(u)
         out = np.empty((len(u), self.n_functions))
         out[~known] = self.missing
-        out[known] = self._known(u[known])
+        out[known] = self.at_known(u[known])
         return np.ascontiguousarray(out.T)
 
-    def _known(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at_known(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """e(u) of values that are not missing: shape (len(u), n_functions)."""
         if self.family == "constant":
             return np.ones((len(u), 1))
         if self.family == "categorical":
@@ -156,195 +157,146 @@ def level_numbers(u: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArra
     return np.where(found, places, len(levels))
 
 
-def column_basis(
-    family: str,
-    cells: Cells,
-    *,
-    rate: float = 1.0,
-    tol: float = ROUNDING,
-    align: str = "variance",
-    reference: Reference | None = None,
-) -> ColumnBasis:
-    """The basis adapted to a column with these values.
-
-    Parameters
-    ----------
-    family : str
-        "gaussian", "laplacian", "matern32", "matern52" or "categorical".
-    cells : Cells
-        The scaled coordinates of all rows; codes for a categorical column.
-    rate : float
-        Of a categorical column, whose kernel is exp(-rate) between different levels. A column with
-        rate 0 has the constant alone.
-    tol : float
-        The mean loss on training values up to which functions of little mass are left out.
-    align : "variance", "mean" or "zero"
-        What the first function is: that of the largest mean square; that along the mean of e(u), so
-        that all others have mean 0; or k(u, 0), so that all others are 0 at 0 (sparse columns).
-    reference : (points, weights), optional
-        The distribution that a missing value stands for; None takes that of the cells.
-    """
-    if rate == 0.0 or not len(cells):
-        return CONSTANT
-    if family == "categorical":
-        return category_basis(cells, float(np.exp(-rate)), tol, align, reference)
-    points = _points(family, cells, align)
-    if family == "laplacian" and reference is not None:  # no tent may hold a part of their mean
-        points = np.union1d(points, reference[0])
-    plain = ColumnBasis(family, points, _whitening(family, points), *_nothing(len(points)))
-    return _kept(_adapted(plain, cells, align, reference), cells, tol)
+# --- tables for compiled code --------------------------------------------------------------------
 
 
-def category_basis(
-    cells: Cells,
-    rho: float,
-    tol: float = ROUNDING,
-    align: str = "variance",
-    reference: Reference | None = None,
-) -> ColumnBasis:
-    """k = rho + (1 - rho) [u = v]: a constant and an indicator for each of the heaviest levels.
-
-    A level that is none of them, because it is rare among more than ``MOST_POINTS`` or because it
-    was not there in training, has the constant alone. Of its square rho, the part is lost that no
-    training row has: with n levels, rho (1 - rho) / (1 + (n - 1) rho).
-    """
-    heaviest = np.sort(np.argsort(-cells.counts, kind="stable")[:MOST_POINTS])
-    levels = cells.middles[heaviest]
-    matrix = np.zeros((len(levels) + 1, len(levels) + 1))
-    matrix[:, 0] = np.sqrt(rho)
-    np.fill_diagonal(matrix[:, 1:], np.sqrt(1.0 - rho))
-    plain = ColumnBasis("categorical", levels, matrix, *_nothing(len(matrix)))
-    adapted = _kept(_adapted(plain, cells, align, reference), cells, tol)
-    return replace(adapted, capped=len(levels) < len(cells) or not cells.distinct)
-
-
-def _points(family: str, cells: Cells, align: str) -> NDArray[np.float64]:
-    shape = FAMILIES[family]
-    if family == "laplacian":
-        points = markov_knots(cells)
+def column_arrays(
+    basis: ColumnBasis, orders: NDArray[np.int64], patches: Patches | None, room: int
+) -> dict[str, Any]:
+    """The parts of one column, by name."""
+    tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
+    decay, degree = 0.0, 0
+    places, first_rows, n_rows = basis.points, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    points, exact = np.zeros(0), np.zeros((0, basis.n_functions))
+    left = right = np.zeros(0)
+    if basis.family == "constant":
+        table = np.ones((1, 1))
+    elif basis.family == "categorical":
+        table = np.vstack([matrix, missing])
+    elif basis.family == "gaussian":
+        points, exact, table, places = basis.points, matrix, exact, np.zeros(0)
+        if patches is not None and len(patches.steps) * basis.n_functions <= room:
+            places, n_rows, table = patches.firsts, patches.counts, patches.values(basis)
+        first_rows = np.cumsum(n_rows) - n_rows
+        table = _with_missing(table, missing, native.POINTS)
     else:
-        points = anchor_points(cells, shape.spacing, shape.margin)
-    return np.union1d(points, [0.0]) if align == "zero" else points
+        family = FAMILIES[basis.family]
+        decay, degree = family.decay, len(family.polynomial) - 1
+        table = _exponential_table(basis.points, matrix, decay, family.polynomial)
+        table = _with_missing(table, missing, 2 * (degree + 1))
+        left, right = tent_bounds(tents, basis.points) if len(tents) else (left, right)
+    nothing = np.zeros(len(places) - len(first_rows), np.int64)
+    return {
+        "kinds": np.int64(KINDS.get(basis.family, native.EXPONENTIAL)),
+        "n_functions": np.int64(basis.n_functions),
+        "settings": np.array([[decay, degree]], dtype=np.float64),
+        "places": places,
+        "first_rows": np.concatenate([first_rows, nothing]),
+        "n_rows": np.concatenate([n_rows, nothing]),
+        "tables": table.ravel(),
+        "missing_rows": np.int64(_missing_row(basis, table, degree)),
+        "points": points,
+        "matrices": exact.ravel(),
+        "tents": np.column_stack([left, right]),
+        "sizes": np.array([[len(places), table.size, len(points), exact.size, len(left)]]),
+    }
 
 
-def _nothing(n_functions: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Functions at a missing value and masses, before there are any."""
-    return np.zeros(n_functions), np.zeros(n_functions)
+def _missing_row(basis: ColumnBasis, table: NDArray[np.float64], degree: int) -> int:
+    if basis.family in ("constant", "categorical"):
+        return len(table) - 1
+    return len(table) - (native.POINTS if basis.family == "gaussian" else 2 * (degree + 1))
 
 
-def _whitening(family: str, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A matrix A with A A^T = K_gg^-1, one block for each run of points that see each other."""
-    if family == "laplacian":
-        return _markov_whitening(points)
-    far = np.flatnonzero(np.diff(points) > FAMILIES[family].reach) + 1
-    blocks = []
-    for run in np.split(points, far):
-        values, vectors = np.linalg.eigh(kernel_values(family, run, run))
-        kept = values > SMALLEST_EIGENVALUE * values[-1]
-        blocks.append(vectors[:, kept] / np.sqrt(values[kept]))
-    whitening = np.zeros((len(points), sum(block.shape[1] for block in blocks)))
-    row = column = 0
-    for block in blocks:
-        whitening[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return whitening
-
-
-def _markov_whitening(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same for the Laplacian: what each point adds to the one before it."""
-    step = np.diff(points)
-    size = np.sqrt(-np.expm1(-2.0 * step))
-    whitening = np.diag(np.concatenate([[1.0], 1.0 / size]))
-    places = np.arange(len(step))
-    whitening[places, places + 1] = -np.exp(-step) / size
-    return whitening
-
-
-def _adapted(
-    plain: ColumnBasis, cells: Cells, align: str, reference: Reference | None
-) -> ColumnBasis:
-    """The same space with functions rotated to the distribution of the training values.
-
-    A missing value is the mean of all others (or of those in ``reference``), and for the rest a
-    function of its own, so that k(missing, missing) = 1.
-    """
-    plain = replace(plain, masses=np.zeros(plain.matrix.shape[1]))
-    if plain.family in FAMILIES:  # these vary little within a cell; categories do not
-        cells = cells.reduced(MOMENT_CELLS)
-    values = plain._known(cells.middles)
-    share = cells.missing_share
-    # A little weight all over the range: new rows, too, must find few functions enough.
-    inside = (plain.points >= cells.low[0]) & (plain.points <= cells.high[-1])
-    between = plain._known(plain.points[inside]) if inside.any() else values
-    trained = (values * cells.weights[:, None]).T @ values
-    moment = (1.0 - EVERYWHERE) * trained + EVERYWHERE / len(between) * between.T @ between
-    mean = cells.weights @ values
-    missing = mean if reference is None else reference[1] @ plain._known(reference[0])
-    matrix = plain.matrix
-    if share > 0.0:
-        own = np.sqrt(max(0.0, 1.0 - float(missing @ missing)))
-        mean = np.append((1.0 - share) * mean + share * missing, share * own)
-        missing = np.append(missing, own)
-        own_part = share * np.outer(missing, missing)
-        moment = (1.0 - share) * np.pad(moment, (0, 1)) + own_part
-        trained = (1.0 - share) * np.pad(trained, (0, 1)) + own_part
-        matrix = np.pad(matrix, ((0, 0), (0, 1)))
-    first = None
-    if align == "mean":
-        first = mean
-    elif align == "zero":
-        first = np.zeros(len(moment))
-        first[: values.shape[1]] = plain._known(np.zeros(1))[0]
-    rotation = _rotation(moment, first, mean)
-    masses = (rotation * (trained @ rotation)).sum(axis=0)
-    return replace(
-        plain, matrix=matrix @ rotation, missing=missing @ rotation, masses=np.clip(masses, 0, None)
-    )
-
-
-def _rotation(
-    moment: NDArray[np.float64], first: NDArray[np.float64] | None, mean: NDArray[np.float64]
+def _with_missing(
+    table: NDArray[np.float64], missing: NDArray[np.float64], width: int
 ) -> NDArray[np.float64]:
-    """Eigenvectors of the moment, largest first; orthogonal to ``first`` after it, if given."""
-    if first is None or not first.any():
-        rotation = _descending_eigenvectors(moment)
-        return rotation * np.where(
-            np.arange(len(rotation)) == 0, _sign(float(mean @ rotation[:, 0])), 1.0
-        )
-    first = first / np.linalg.norm(first)
-    # A reflection that takes the first axis to ``first``: its other columns span the rest.
-    axis = first.copy()
-    axis[0] += _sign(first[0])
-    reflection = np.eye(len(first)) - 2.0 / (axis @ axis) * np.outer(axis, axis)
-    rest = reflection[:, 1:]
-    return np.column_stack([first, rest @ _descending_eigenvectors(rest.T @ moment @ rest)])
+    """The table, and as many rows as are read at once, of which the first is for missing values."""
+    return np.vstack([table, missing[None], np.zeros((width - 1, table.shape[1]))])
 
 
-def _descending_eigenvectors(moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Eigenvectors with falling eigenvalues; the largest part of each is positive."""
-    vectors = np.linalg.eigh(moment)[1][:, ::-1]
-    largest = np.abs(vectors).argmax(axis=0)
-    return vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
+@dataclass(frozen=True)
+class Patches:
+    """Where the functions of a Gaussian column are tabulated: equal steps around runs of points.
 
-
-def _sign(x: float) -> float:
-    return -1.0 if x < 0 else 1.0
-
-
-def _kept(basis: ColumnBasis, cells: Cells, tol: float) -> ColumnBasis:
-    """The first functions that lose no more than ``tol`` in the mean and little anywhere.
-
-    The Laplacian keeps all where tents are to hold the rest: they begin where the points end.
+    Attributes
+    ----------
+    firsts : ndarray of shape (n_runs,)
+        Where each patch begins.
+    counts : ndarray of shape (n_runs,)
+        The number of steps in each.
+    steps : ndarray of shape (sum of counts,)
+    points : ndarray of shape (n_points,)
     """
-    chosen = np.unique(np.linspace(0, len(cells) - 1, CHECKED_VALUES).astype(np.int64))
-    squares = np.square(basis.values(cells.middles[chosen]))
-    held = squares.sum(axis=0)
-    left = basis.masses.sum() - np.cumsum(basis.masses)
-    left_anywhere = (held - np.cumsum(squares, axis=0)).max(axis=1)
-    mean_loss = max(0.0, 1.0 - float(basis.masses.sum()))
-    if basis.family == "laplacian" and mean_loss > SMALLEST_RESIDUAL:
-        return replace(basis, tents=True)
-    enough = (left <= max(tol, ROUNDING)) & (left_anywhere <= LARGEST_LOSS)
-    kept = int(np.argmax(enough)) + 1 if enough.any() else basis.n_functions
-    capped = bool((1.0 - held).max() > 1e-3)
-    return replace(basis.only(np.arange(kept)), capped=capped)
+
+    firsts: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    steps: NDArray[np.float64]
+    points: NDArray[np.float64]
+
+    @classmethod
+    def of_basis(cls, basis: ColumnBasis) -> Patches | None:
+        """The patches of a column; None where it is not a Gaussian one, or spreads too far."""
+        if basis.family != "gaussian":
+            return None
+        apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
+        runs = np.split(basis.points, apart)
+        lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
+        if sum(lengths) / GRID_STEP > MOST_TABLE_ENTRIES:
+            return None
+        counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
+        firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
+        steps = [f + GRID_STEP * np.arange(count) for f, count in zip(firsts, counts, strict=True)]
+        numbers = np.array(counts, dtype=np.int64)
+        return cls(np.array(firsts), numbers, np.concatenate(steps), basis.points)
+
+    @cached_property
+    def _kernel(self) -> NDArray[np.float64]:
+        """The kernel at the steps, which any functions of these points share."""
+        return kernel_values("gaussian", self.steps, self.points)
+
+    def values(self, basis: ColumnBasis) -> NDArray[np.float64]:
+        """The functions of a basis of these points at the steps."""
+        if len(self.steps) * len(self.points) <= MOST_TABLE_ENTRIES:
+            return self._kernel @ basis.matrix
+        table = np.empty((len(self.steps), basis.n_functions))
+        native.exact_gaussians(
+            self.steps, FAMILIES["gaussian"].reach, self.points, basis.matrix, table
+        )
+        return table
+
+
+def _exponential_table(
+    knots: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    decay: float,
+    polynomial: tuple[float, ...],
+) -> NDArray[np.float64]:
+    """Rows of exp(-c t) t^p and exp(-c s) s^p, t and s the distances from the knots around a value.
+
+    A kernel exp(-c r) sum_q a_q (c r)^q with r = t + r_0 is exp(-c t) times a polynomial of t whose
+    coefficients depend on r_0 alone. So the sum over all points on one side of a value has few
+    coefficients, and those at a knot follow from those at the knot before it.
+    """
+    width, n = len(polynomial), len(knots)
+    table = np.zeros((n + 1, 2 * width, matrix.shape[1]))
+    factors = np.array([[a * decay**q] for q, a in enumerate(polynomial)])
+    for j in range(n):
+        table[j + 1, :width] = factors * matrix[j]
+        if j > 0:
+            table[j + 1, :width] += _moved(table[j, :width], knots[j] - knots[j - 1], decay)
+    for j in range(n - 1, -1, -1):
+        table[j, width:] = factors * matrix[j]
+        if j < n - 1:
+            table[j, width:] += _moved(table[j + 1, width:], knots[j + 1] - knots[j], decay)
+    return table.reshape(-1, matrix.shape[1])
+
+
+def _moved(rows: NDArray[np.float64], step: float, decay: float) -> NDArray[np.float64]:
+    """Coefficients of exp(-c t) t^p for the same functions, with t + ``step`` written as t."""
+    damping = np.exp(-decay * step)
+    if damping == 0.0:
+        return np.zeros_like(rows)
+    width = len(rows)
+    shift = [[comb(q, p) * step ** max(q - p, 0) for q in range(width)] for p in range(width)]
+    return damping * (np.array(shift) @ rows)

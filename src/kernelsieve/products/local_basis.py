@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from math import comb
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,36 +12,36 @@ from numpy.typing import NDArray
 from kernelsieve._native import products as native
 from kernelsieve._native.draws import draw_tents
 from kernelsieve._state import INT64, Persistent, array, choice, list_of, wrong
-from kernelsieve.products.cells import MOST_POINTS, ColumnCells
-from kernelsieve.products.column_basis import (
-    FAMILIES,
-    ColumnBasis,
+from kernelsieve.products.adapted_basis import (
+    MOST_POINTS,
+    ColumnCells,
     Reference,
     column_basis,
-    kernel_values,
+    interval_masses,
+)
+from kernelsieve.products.column_basis import (
+    FAMILIES,
+    GRID_STEP,
+    MOST_TABLE_ENTRIES,
+    ColumnBasis,
+    Patches,
+    column_arrays,
 )
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.tents import (
     FIRST_TENT,
     MOST_LEVELS,
-    interval_masses,
     log_wandering_probabilities,
     n_tents,
-    tent_bounds,
 )
 from kernelsieve.sources.base import Block, Source
 
 NO_INTERVALS = np.empty(0)
 LISTED_MASS = 1e-4  # of k(u, u) = 1
 BLOCK_ROWS = 65536  # whose cells are counted at once
-# Of the Gaussian's tables: six-point polynomials are exact to 1e-13 then.
-GRID_STEP = float(1.0 / (128.0 * np.sqrt(2.0)))
-TABLE_MARGIN = float(1.0 / np.sqrt(2.0))  # beyond points with mass; further out: exact sums
-MOST_TABLE_ENTRIES = 2**22  # of a column; beyond, all its values are exact sums
 MOST_ENTRIES = 2**24  # of all columns together
 SMALLEST_GROUND_STATE = 1e-12
 SMALLEST_ROOT = 1e-290
-KINDS = {"constant": native.CONSTANT, "gaussian": native.GAUSSIAN, "categorical": native.LEVELS}
 ORDER_BITS = 40
 
 
@@ -141,7 +139,14 @@ class LocalBasis:
         self, coordinate: int, line: NDArray[Any], first: int, out: NDArray[np.float64]
     ) -> None:
         """Write e_k^2 of one column into ``out[b, first + k]``, with one order for all tents."""
-        self._tables.write_squares(coordinate, line, self.bases[coordinate].tents, first, out)
+        basis = self.bases[coordinate]
+        squares = np.square(self._tables.values(coordinate, line))
+        last = first + len(squares)
+        out[:, first:last] = squares.T
+        if basis.tents:  # they hold the rest between the knots; a missing value has none
+            between = (basis.points[0] < line) & (line < basis.points[-1])
+            left = np.subtract.reduce([np.ones(len(line)), *squares])
+            out[:, last] = np.where(between, np.maximum(left, 0.0), 0.0)
 
     def loss(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The part of k(u, u) = 1 that the functions of one column do not hold: shape (B,)."""
@@ -249,8 +254,7 @@ class LocalTables(Persistent):
         self.patches = [Patches.of_basis(b) for b in bases] if patches is None else patches
         room = min(MOST_TABLE_ENTRIES, MOST_ENTRIES // len(bases))
         columns = [
-            _column_arrays(*column, room)
-            for column in zip(bases, orders, self.patches, strict=True)
+            column_arrays(*column, room) for column in zip(bases, orders, self.patches, strict=True)
         ]
         self._arrays = {
             name: np.concatenate([np.atleast_1d(column[name]) for column in columns])
@@ -400,16 +404,10 @@ class LocalTables(Persistent):
     def values(self, coordinate: int, line: NDArray[Any]) -> NDArray[np.float64]:
         """The functions in use of one column, tents last: shape (n_orders, B)."""
         out = np.empty((len(self.orders[coordinate]), len(line)))
-        arguments = (line, coordinate, *self._functions, self._arrays["tents"], out)
-        native.column_values(*arguments)
+        layout, settings, parts = self._functions
+        setting = None if settings is None else settings[coordinate]
+        native.write_values(line, layout[coordinate], setting, parts, self._arrays["tents"], out)
         return out
-
-    def write_squares(
-        self, coordinate: int, line: NDArray[Any], tents: bool, first: int, out: NDArray[np.float64]
-    ) -> None:
-        """Write the squares of one column into ``out[b, first + k]``, with one order for tents."""
-        arguments = (line, coordinate, *self._functions, tents, first, out)
-        native.column_squares(*arguments)
 
     @property
     def _functions(self) -> tuple[Any, ...]:
@@ -438,145 +436,3 @@ def _check_column(basis: ColumnBasis, orders: NDArray[np.int64]) -> None:
 def _keys(coordinates: NDArray[np.int64], orders: NDArray[np.int64]) -> NDArray[np.int64]:
     """One number for each pair of coordinate and order, in their order."""
     return (np.asarray(coordinates) << ORDER_BITS) + orders
-
-
-def _column_arrays(
-    basis: ColumnBasis, orders: NDArray[np.int64], patches: Patches | None, room: int
-) -> dict[str, Any]:
-    """The parts of one column, by name."""
-    tents, matrix, missing = orders[orders >= FIRST_TENT] - FIRST_TENT, basis.matrix, basis.missing
-    decay, degree = 0.0, 0
-    places, first_rows, n_rows = basis.points, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    points, exact = np.zeros(0), np.zeros((0, basis.n_functions))
-    left = right = np.zeros(0)
-    if basis.family == "constant":
-        table = np.ones((1, 1))
-    elif basis.family == "categorical":
-        table = np.vstack([matrix, missing])
-    elif basis.family == "gaussian":
-        points, exact, table, places = basis.points, matrix, exact, np.zeros(0)
-        if patches is not None and len(patches.steps) * basis.n_functions <= room:
-            places, n_rows, table = patches.firsts, patches.counts, patches.values(basis)
-        first_rows = np.cumsum(n_rows) - n_rows
-        table = _with_missing(table, missing, native.POINTS)
-    else:
-        family = FAMILIES[basis.family]
-        decay, degree = family.decay, len(family.polynomial) - 1
-        table = _exponential_table(basis.points, matrix, decay, family.polynomial)
-        table = _with_missing(table, missing, 2 * (degree + 1))
-        left, right = tent_bounds(tents, basis.points) if len(tents) else (left, right)
-    nothing = np.zeros(len(places) - len(first_rows), np.int64)
-    return {
-        "kinds": np.int64(KINDS.get(basis.family, native.EXPONENTIAL)),
-        "n_functions": np.int64(basis.n_functions),
-        "settings": np.array([[decay, degree]], dtype=np.float64),
-        "places": places,
-        "first_rows": np.concatenate([first_rows, nothing]),
-        "n_rows": np.concatenate([n_rows, nothing]),
-        "tables": table.ravel(),
-        "missing_rows": np.int64(_missing_row(basis, table, degree)),
-        "points": points,
-        "matrices": exact.ravel(),
-        "tents": np.column_stack([left, right]),
-        "sizes": np.array([[len(places), table.size, len(points), exact.size, len(left)]]),
-    }
-
-
-def _missing_row(basis: ColumnBasis, table: NDArray[np.float64], degree: int) -> int:
-    if basis.family in ("constant", "categorical"):
-        return len(table) - 1
-    return len(table) - (native.POINTS if basis.family == "gaussian" else 2 * (degree + 1))
-
-
-def _with_missing(
-    table: NDArray[np.float64], missing: NDArray[np.float64], width: int
-) -> NDArray[np.float64]:
-    """The table, and as many rows as are read at once, of which the first is for missing values."""
-    return np.vstack([table, missing[None], np.zeros((width - 1, table.shape[1]))])
-
-
-@dataclass(frozen=True)
-class Patches:
-    """Where the functions of a Gaussian column are tabulated: equal steps around runs of points.
-
-    Attributes
-    ----------
-    firsts : ndarray of shape (n_runs,)
-        Where each patch begins.
-    counts : ndarray of shape (n_runs,)
-        The number of steps in each.
-    steps : ndarray of shape (sum of counts,)
-    points : ndarray of shape (n_points,)
-    """
-
-    firsts: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    steps: NDArray[np.float64]
-    points: NDArray[np.float64]
-
-    @classmethod
-    def of_basis(cls, basis: ColumnBasis) -> Patches | None:
-        """The patches of a column; None where it is not a Gaussian one, or spreads too far."""
-        if basis.family != "gaussian":
-            return None
-        apart = np.flatnonzero(np.diff(basis.points) > 2.0 * TABLE_MARGIN) + 1
-        runs = np.split(basis.points, apart)
-        lengths = [run[-1] - run[0] + 2.0 * TABLE_MARGIN for run in runs]
-        if sum(lengths) / GRID_STEP > MOST_TABLE_ENTRIES:
-            return None
-        counts = [int(np.ceil(length / GRID_STEP)) + 6 for length in lengths]
-        firsts = [run[0] - TABLE_MARGIN - 2.0 * GRID_STEP for run in runs]
-        steps = [f + GRID_STEP * np.arange(count) for f, count in zip(firsts, counts, strict=True)]
-        numbers = np.array(counts, dtype=np.int64)
-        return cls(np.array(firsts), numbers, np.concatenate(steps), basis.points)
-
-    @cached_property
-    def _kernel(self) -> NDArray[np.float64]:
-        """The kernel at the steps, which any functions of these points share."""
-        return kernel_values("gaussian", self.steps, self.points)
-
-    def values(self, basis: ColumnBasis) -> NDArray[np.float64]:
-        """The functions of a basis of these points at the steps."""
-        if len(self.steps) * len(self.points) <= MOST_TABLE_ENTRIES:
-            return self._kernel @ basis.matrix
-        table = np.empty((len(self.steps), basis.n_functions))
-        native.exact_gaussians(
-            self.steps, FAMILIES["gaussian"].reach, self.points, basis.matrix, table
-        )
-        return table
-
-
-def _exponential_table(
-    knots: NDArray[np.float64],
-    matrix: NDArray[np.float64],
-    decay: float,
-    polynomial: tuple[float, ...],
-) -> NDArray[np.float64]:
-    """Rows of exp(-c t) t^p and exp(-c s) s^p, t and s the distances from the knots around a value.
-
-    A kernel exp(-c r) sum_q a_q (c r)^q with r = t + r_0 is exp(-c t) times a polynomial of t whose
-    coefficients depend on r_0 alone. So the sum over all points on one side of a value has few
-    coefficients, and those at a knot follow from those at the knot before it.
-    """
-    width, n = len(polynomial), len(knots)
-    table = np.zeros((n + 1, 2 * width, matrix.shape[1]))
-    factors = np.array([[a * decay**q] for q, a in enumerate(polynomial)])
-    for j in range(n):
-        table[j + 1, :width] = factors * matrix[j]
-        if j > 0:
-            table[j + 1, :width] += _moved(table[j, :width], knots[j] - knots[j - 1], decay)
-    for j in range(n - 1, -1, -1):
-        table[j, width:] = factors * matrix[j]
-        if j < n - 1:
-            table[j, width:] += _moved(table[j + 1, width:], knots[j + 1] - knots[j], decay)
-    return table.reshape(-1, matrix.shape[1])
-
-
-def _moved(rows: NDArray[np.float64], step: float, decay: float) -> NDArray[np.float64]:
-    """Coefficients of exp(-c t) t^p for the same functions, with t + ``step`` written as t."""
-    damping = np.exp(-decay * step)
-    if damping == 0.0:
-        return np.zeros_like(rows)
-    width = len(rows)
-    shift = [[comb(q, p) * step ** max(q - p, 0) for q in range(width)] for p in range(width)]
-    return damping * (np.array(shift) @ rows)

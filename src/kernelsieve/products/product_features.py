@@ -1,27 +1,232 @@
-"""A set of product features in a frame and a basis: evaluate them, their norms, projections."""
+"""What a product feature is: a frame, a basis of functions of its coordinates, and their products.
+
+A row becomes a point in a frame, the basis makes atoms of its coordinates, and every feature is a
+product of atoms. Monomials are the basis of a Taylor series; tables of local functions are in
+``local_basis``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
-from kernelsieve._native.products import add_squared_norms, atom_ranges, evaluate_rows
+from kernelsieve._native.products import (
+    add_squared_norms,
+    atom_ranges,
+    evaluate_rows,
+    power_table,
+)
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
-from kernelsieve._state import Persistent, array, flag, instance, wrong
+from kernelsieve._state import Persistent, array, flag, instance, optional, scaling, wrong
+from kernelsieve.kernels.base import Series
 from kernelsieve.products.basis import Basis
-from kernelsieve.products.frame import Frame, ProductFrame
-from kernelsieve.products.monomial_basis import MonomialBasis
 from kernelsieve.products.multisets import Multisets, build_trie
+from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.summaries import squared_norms, weighted_counts
+from kernelsieve.sources.base import as_source
+from kernelsieve.sources.summaries import (
+    column_means,
+    moments,
+    second_moments,
+    squared_norms,
+    weighted_counts,
+)
 
 BLOCK_ROWS = 512  # dense rows whose atoms are tabulated at once
 SPARSE_BLOCK_ROWS = 2048
+# Directions that those rows do not show may show elsewhere: they keep this share of the mean.
+SPREAD_FLOOR = 1e-3
+# Beyond this |x'|^2 the Gaussian's exp(-|x'|^2 / 2) underflows: the features are 0 there.
+LARGEST_SQUARED_RADIUS = {np.dtype(np.float32): 170.0, np.dtype(np.float64): 1400.0}
+LARGEST_LOG_SCALE = 30.0
+
+
+@dataclass(frozen=True)
+class Frame(Persistent):
+    """The coordinates in which features are products: x' = scale (x - center) rotation.
+
+    Attributes
+    ----------
+    scale : float
+    center : ndarray of shape (d,) or None
+    rotation : ndarray of shape (d, n_coordinates) or None
+        Orthonormal columns (principal directions); None leaves the columns as they are.
+    spread : ndarray of shape (n_coordinates,) or None
+        Root mean squares of the coordinates of x' over all rows.
+    """
+
+    scale: float
+    center: NDArray[np.float64] | None
+    rotation: NDArray[np.float64] | None = None
+    spread: NDArray[np.float64] | None = None
+
+    _state_fields: ClassVar = {
+        "scale": scaling,
+        "center": optional(array("d")),
+        "rotation": optional(array("d", "n_coordinates")),
+        "spread": array("n_coordinates"),
+    }
+
+    def _complete(self) -> None:
+        if self.center is not None and len(self.center) != self.n_features:
+            wrong("center", f"has {len(self.center)} columns instead of {self.n_features}")
+
+    @classmethod
+    def of_series(cls, series: Series) -> Frame:
+        """The frame that a kernel's series asks for."""
+        return cls(series.scale, series.center)
+
+    @classmethod
+    def of_gaussian(cls, gamma: float, X: Any, center: Any) -> Frame:
+        """The frame of the Gaussian on dense data, for the bases that need no Taylor series."""
+        mean = None if center is False else column_means(as_source(X))
+        return cls(float(np.sqrt(2.0 * gamma)), mean)
+
+    def along_columns(self, X: Any) -> Frame:
+        """The same frame with the columns of X (a source, or rows) as its coordinates."""
+        return replace(self, spread=self.scale * np.sqrt(moments(X).mean_squares(self.center)))
+
+    def rotated(self, X: Any, rows: NDArray[np.int64] | None = None) -> Frame:
+        """The same frame, turned to the principal directions of X.
+
+        ``rows`` are the numbers of the rows that show them (rising); None looks at all.
+        """
+        rows = np.arange(X.shape[0]) if rows is None else rows
+        whole = len(rows) == X.shape[0]
+        directions, values = principal_directions(as_source(X)[rows], self.center)
+        floor = 1e-14 * values.max(initial=0.0) if whole else SPREAD_FLOOR * values.mean()
+        values = np.where(values > floor, values, 0.0 if whole else floor)
+        return replace(self, rotation=directions, spread=self.scale * np.sqrt(values))
+
+    def rescaled(self, factor: float) -> Frame:
+        """The same frame with all coordinates multiplied by ``factor``."""
+        spread = None if self.spread is None else self.spread * factor
+        return replace(self, scale=self.scale * factor, spread=spread)
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of the rows."""
+        return self.n_coordinates if self.rotation is None else len(self.rotation)
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates a point has."""
+        assert self.spread is not None
+        return len(self.spread)
+
+    def squared_radius(self, X: Any) -> NDArray[np.float64]:
+        """|x'|^2 of every row: rotations do not change it."""
+        return self.scale**2 * squared_norms(X, self.center)
+
+    def centred(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Dense rows minus the centre, in their own float type."""
+        return X if self.center is None else X - self.center.astype(X.dtype)
+
+    def points(self, X: Any) -> Any:
+        """x' of the rows of X, in X's float type; sparse rows stay sparse."""
+        points = X if sp.issparse(X) else self.centred(X)
+        if self.rotation is not None:
+            points = points @ self.rotation.astype(X.dtype)
+        return points * X.dtype.type(self.scale)
+
+    def projector(self, coordinates: NDArray[np.int64], dtype: Any) -> NDArray[Any] | None:
+        """What turns centred rows into some coordinates of x'; None where they are columns."""
+        if self.rotation is None:
+            return None
+        return (self.rotation[:, coordinates].T * self.scale).astype(dtype)
+
+    def columns(
+        self, centred: NDArray[Any], coordinates: NDArray[np.int64], projector: NDArray[Any] | None
+    ) -> NDArray[Any]:
+        """Some coordinates of x' for a block of centred rows, one line for each coordinate."""
+        if projector is not None:
+            return projector @ centred.T
+        lines = np.ascontiguousarray(centred.T[coordinates])
+        lines *= centred.dtype.type(self.scale)
+        return lines
+
+
+def principal_directions(
+    X: NDArray[Any], center: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvectors of the second moments, largest first, and the mean squares along them."""
+    values, vectors = np.linalg.eigh(second_moments(X, center))
+    directions = vectors[:, ::-1]
+    # The largest component of each direction is positive: the same directions everywhere.
+    largest = np.abs(directions).argmax(axis=0)
+    signs = np.sign(directions[largest, np.arange(directions.shape[1])])
+    return directions * signs, np.clip(values[::-1], 0.0, None)
+
+
+@dataclass(frozen=True)
+class MonomialBasis(Persistent):
+    """Atoms x_i^k / sqrt(k!), so that a feature is sqrt(a_w w!) c(x) times a product of atoms."""
+
+    series: Series
+
+    _state_fields: ClassVar = {"series": instance(Series)}
+
+    def admits(self, multisets: Multisets, n_coordinates: int) -> bool:
+        """Whether the series reaches the degrees of these multisets."""
+        return int(multisets.degrees().max(initial=0)) <= self.series.degree
+
+    def log_scales(self, multisets: Multisets) -> NDArray[np.float64]:
+        """log sqrt(a_w w!) of each multiset; a multiset of size w has w! / prod k_i! orders."""
+        degrees = multisets.degrees()
+        return 0.5 * (self.series.log_coefficients[degrees] + gammaln(degrees + 1.0))
+
+    def work_dtype(self, dtype: Any) -> Any:
+        """Double where sqrt(a_w w!) is huge: the atoms that it meets are as small."""
+        degrees = np.arange(self.series.degree + 1)
+        largest = 0.5 * np.max(self.series.log_coefficients + gammaln(degrees + 1.0))
+        return np.float64 if largest > LARGEST_LOG_SCALE else dtype
+
+    def lines_for(self, coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Only the coordinates that occur, each once."""
+        return np.unique(coordinates)
+
+    def dense_atoms(
+        self,
+        lines: NDArray[Any],
+        squared_radius: Callable[[], NDArray[np.float64]],
+        coordinates: NDArray[np.int64],
+        orders: NDArray[np.int64],
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The atoms of a block of rows, (n_atoms, B), and c(x), (B,)."""
+        lines = lines.astype(self.work_dtype(lines.dtype), copy=False)
+        dtype, size = lines.dtype, lines.shape[1]
+        if self.series.damped:
+            roots, far = self._damping(squared_radius(), dtype)
+            if far.any():
+                lines[:, far] = 0.0  # so that no power of them overflows
+        else:
+            roots = np.ones(size, dtype=dtype)
+        table = np.empty((len(coordinates), size), dtype=dtype)
+        positions = np.searchsorted(self.lines_for(coordinates), coordinates)
+        power_table(lines, positions, orders, table)
+        return table, roots
+
+    def sparse_roots(self, squared_radius: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+        """c(x) of sparse rows."""
+        if not self.series.damped:
+            return np.ones(len(squared_radius), dtype=dtype)
+        return self._damping(squared_radius, dtype)[0]
+
+    def _damping(
+        self, squared_radius: NDArray[np.float64], dtype: Any
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        far = squared_radius > LARGEST_SQUARED_RADIUS[np.dtype(dtype)]
+        roots = np.exp(self.series.log_amplitude(squared_radius))
+        roots[far] = 0.0
+        return roots.astype(dtype), far
 
 
 class ProductFeatures(Persistent):

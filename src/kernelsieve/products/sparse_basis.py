@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.products import sparse_ratios
 from kernelsieve._state import INT64, Persistent, array, instance, wrong
-from kernelsieve.products.cells import Cells
-from kernelsieve.products.column_basis import column_basis
+from kernelsieve.products.adapted_basis import Cells, column_basis
 from kernelsieve.products.local_basis import (
     BLOCK_ROWS,
     SMALLEST_GROUND_STATE,

@@ -9,14 +9,13 @@ binary tree.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.products.cells import Cells, bridge_variance
-
 FIRST_TENT = 2**12  # orders from here on are tents; a column has fewer functions
 MOST_LEVELS = 20  # deeper tents hold a millionth of what the first ones hold
-EVERYWHERE = 0.1  # share of the tents' mass that draws spread over all intervals
 
 
 def tent_bounds(
@@ -34,14 +33,11 @@ def n_tents(n_knots: int) -> int:
     return max(0, n_knots - 1) * (2**MOST_LEVELS - 1)
 
 
-def interval_masses(cells: Cells, knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean square of all tents of each interval over the column's values, and a little anywhere."""
-    masses = np.zeros(len(knots) - 1)
-    intervals = np.clip(np.searchsorted(knots, cells.middles, side="right") - 1, 0, len(masses) - 1)
-    lost = bridge_variance(cells.middles, knots[intervals], knots[intervals + 1])
-    np.add.at(masses, intervals, cells.weights * lost)
-    total = (1.0 - cells.missing_share) * masses.sum()
-    return total * ((1.0 - EVERYWHERE) * masses / masses.sum() + EVERYWHERE / len(masses))
+def bridge_variance(u: NDArray[np.float64], a: Any, b: Any) -> NDArray[np.float64]:
+    """2 sinh(u - a) sinh(b - u) / sinh(b - a) for a <= u <= b, without overflow."""
+    left, right = np.expm1(-2.0 * (u - a)), np.expm1(-2.0 * (b - u))
+    whole = np.where(b > a, -np.expm1(-2.0 * (b - a)), 1.0)
+    return left * right / whole
 
 
 def log_wandering_probabilities(

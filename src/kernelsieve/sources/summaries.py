@@ -13,12 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._native.moments import (
-    add_column_squares,
-    add_csr_column_squares,
-    csr_squared_norms,
-    squared_row_norms,
-)
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import keyed_rows
 from kernelsieve._state import INT64, Persistent, array, wrong
@@ -65,16 +59,16 @@ class Moments:
     def of_rows(cls, X: Any) -> Moments:
         """Summarise a block of rows."""
         n, d = X.shape
-        squares = np.zeros(d)
         if sp.issparse(X):
-            add_csr_column_squares(X.data, X.indices, X.indptr, squares)
+            squares = weighted_counts(X.indices, np.square(X.data, dtype=np.float64), d)
             total = float(X.data.sum(dtype=np.float64))
             mean = total / (n * d)
             apart = float(np.sum(np.square(X.data - mean, dtype=np.float64)))
             apart += (n * d - X.nnz) * mean**2
             return cls(n, None, squares, None, None, X.nnz, total, apart)
         sums = X.sum(axis=0, dtype=np.float64)
-        add_column_squares(X, sums / n, squares)
+        around = X - sums / n
+        squares = np.einsum("ij,ij->j", around, around)
         return cls(n, sums, squares, X.min(axis=0), X.max(axis=0), n * d, 0.0, 0.0)
 
     def __iadd__(self, other: Moments) -> Moments:
@@ -289,14 +283,18 @@ def column_means(X: Any) -> NDArray[np.float64]:
 
 def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """|x - center|^2 of every row, in float64."""
-    norms = np.empty(X.shape[0])
+    norms = np.zeros(X.shape[0])
     origin = _origin(X, center)
 
     def block(rows: slice) -> None:
         if sp.issparse(X):
-            csr_squared_norms(X.data, _pointers(X, rows), norms[rows])
+            ends = X.indptr[rows.start : rows.stop + 1]  # scipy would copy a slice
+            squares = np.square(X.data[ends[0] : ends[-1]], dtype=np.float64)
+            filled = np.flatnonzero(np.diff(ends))  # a sum over no entries is not empty to numpy
+            norms[rows][filled] = np.add.reduceat(squares, ends[filled] - ends[0])
         else:
-            squared_row_norms(X[rows], origin, norms[rows])
+            part = (X[rows] - origin).astype(np.float64, copy=False)
+            np.einsum("ij,ij->i", part, part, out=norms[rows])
 
     map_row_blocks(block, X.shape[0], BLOCK_ROWS)
     return norms
@@ -318,11 +316,6 @@ def weighted_counts(
 ) -> NDArray[np.float64]:
     """Sum the weights that fall on each place."""
     return np.bincount(places, weights=weights, minlength=length).astype(np.float64, copy=False)
-
-
-def _pointers(X: Any, rows: slice) -> NDArray[Any]:
-    """Return where the entries of these rows begin and end; scipy would copy a slice."""
-    return X.indptr[rows.start : rows.stop + 1]
 
 
 def _origin(X: Any, center: NDArray[np.float64] | None) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from kernelsieve._random import root_seed, stream
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.features.series import degree_masses
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel

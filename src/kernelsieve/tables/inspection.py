@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelsieve.tables.encoder import Levels, Scaled, TableEncoder, as_times
+from kernelsieve.tables.columns import Levels, Scaled, as_times
+from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import printable
 from kernelsieve.tables.leaks import note_leaks
 from kernelsieve.tables.table import TableNotice, as_table, is_missing

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows
-from kernelsieve.features.sampled import SampledFeatures
+from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.kernels import Gaussian
 from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.linalg.operators import dense
