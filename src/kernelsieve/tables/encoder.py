@@ -760,7 +760,7 @@ def named_as_identifier(name: str, present: NDArray[np.float64]) -> bool:
 
 def as_times(values: NDArray[Any]) -> NDArray[np.float64] | None:
     """Convert texts to seconds since 1970, or return None unless all are ISO 8601 times."""
-    seconds = [_seconds(value) for value in values.tolist()]
+    seconds = [seconds_of(value) for value in values.tolist()]
     known = [s for s, value in zip(seconds, values.tolist(), strict=True) if value is not None]
     if not known or any(s is None for s in known):
         return None
@@ -771,7 +771,7 @@ def _times(values: NDArray[Any], table: Table, name: str) -> NDArray[np.float64]
     found = as_times(values)
     if found is None:
         wrong = next(
-            (i for i, v in enumerate(values) if v is not None and _seconds(v) is None), None
+            (i for i, v in enumerate(values) if v is not None and seconds_of(v) is None), None
         )
         if wrong is None:
             return np.full(len(values), np.nan)
@@ -782,7 +782,8 @@ def _times(values: NDArray[Any], table: Table, name: str) -> NDArray[np.float64]
     return found
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds_of(text: str | None) -> float | None:
+    """Convert an ISO 8601 time to seconds since 1970, or return None."""
     if text is None or len(text) < 8 or not text[0].isdigit() or "-" not in text:
         return None
     try:
