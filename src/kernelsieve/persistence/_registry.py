@@ -13,6 +13,7 @@ from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations, Posterior
+from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
@@ -90,6 +91,7 @@ for _class in (
     Estimate,
     Frame,
     LearnedRidge,
+    Jackknife,
     Levels,
     LocalCorrection,
     LocalMetric,
