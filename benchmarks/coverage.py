@@ -10,10 +10,10 @@ mean +- z deviation of ``predict(return_std=True)``. Then the pinball loss at 10
 that of constant quantiles, mean over seeds, beside LightGBM and scikit-learn's boosting, on the
 tables bike, parkinsons and diamonds (diamonds: carat, depth, table, x, y, z).
 
-parkinsons has about 140 rows of each of 42 people. Random splits put rows of a person on both
-sides, which is easy: "parkinsons, people" keeps them together (rows of one age and sex are taken
-for one person), in the split and, for "conformal, groups", among the rows set aside too. There
-the promise is for new people, of whom few are set aside: it has no limit here.
+parkinsons has about 140 rows of each of 42 people, whose number is its first column. Random splits
+put rows of a person on both sides, which is easy. "parkinsons, people" leaves that column out and
+keeps the rows of a person together: in the split and, for "conformal, groups", among the rows set
+aside too. There the promise is for new people, of whom few are set aside: it has no limit here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BUILT_IN = ("diabetes", "friedman")
 PEOPLE = "parkinsons, people"
 TABLES = ("airfoil", "bike", "concrete", "diamonds", "parkinsons", PEOPLE, "skillcraft", "sml")
 LOSSES = ("bike", "parkinsons", PEOPLE, "diamonds")
-PERSON = (0, 1)  # age and sex
+PERSON = 0  # the column with the number of the person
 FARTHEST = 3.5  # standard errors of the mean coverage from what theory promises
 NEW_ROWS = 4_000
 
@@ -80,7 +80,7 @@ def groups_of(name: str, X: Any) -> Any:
     """The person of each row, where people are to be kept together; None elsewhere."""
     if name != PEOPLE:
         return None
-    return np.unique(X[:, PERSON], axis=0, return_inverse=True)[1].ravel()
+    return np.unique(X[:, PERSON], return_inverse=True)[1]
 
 
 def split(X: Any, y: Any, most: int, seed: int, groups: Any = None) -> tuple[Any, ...]:
@@ -95,6 +95,7 @@ def split(X: Any, y: Any, most: int, seed: int, groups: Any = None) -> tuple[Any
         first = np.isin(groups, people[: len(people) // 2])
         train = rng.permutation(np.flatnonzero(first))[:most]
         test = rng.permutation(np.flatnonzero(~first))[:NEW_ROWS]
+        X = np.delete(X, PERSON, axis=1)
     scaler = StandardScaler().fit(X[train])
     kept = None if groups is None else groups[train]
     return scaler.transform(X[train]), y[train], kept, scaler.transform(X[test]), y[test]
