@@ -168,11 +168,11 @@ class DaskSource(Fetching):
         A node of the graph that all workers hold makes all of them candidates for every task, so
         that the scheduler moves chunks to those that have less to do.
         """
-        from cloudpickle import dumps
+        import cloudpickle
         from dask.delayed import delayed
 
         opaque = _Function(function)
-        if len(dumps(function)) <= SMALL_FUNCTION:
+        if len(cloudpickle.dumps(function)) <= SMALL_FUNCTION:
             return opaque
         return delayed(opaque, pure=False, traverse=False)
 
