@@ -1,6 +1,6 @@
 """Claim: intervals hold the share of targets that they promise, and quantiles lose little.
 
-    KERNELSIEVE_DATA=folder python benchmarks/coverage.py [--rows 4000]
+    KERNELSIEVE_DATA=folder python benchmarks/coverage.py [--rows 4000] [--parts coverage]
 
 Coverage of the intervals of ``ConformalRegressor`` at 50, 80, 90 and 95 % on built-in data and on
 the tables of the folder, mean over seeds, with half of the rows (at most ``--rows``) for the fit
@@ -48,6 +48,7 @@ LOSSES = ("bike", "parkinsons", PEOPLE, "diamonds")
 PERSON = 0  # the column with the number of the person
 FARTHEST = 3.5  # standard errors of the mean coverage from what theory promises
 NEW_ROWS = 4_000
+PARTS = ("coverage", "pinball")
 
 
 def load(name: str) -> tuple[Any, Any] | None:
@@ -205,17 +206,22 @@ def _trees(X: Any, y: Any, new: Any) -> list[Any] | None:
 def main() -> None:
     arguments = parser(__doc__, seeds=5)
     arguments.add_argument("--rows", type=int, default=4_000, help="of a fit; default 4000")
+    arguments.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     args = arguments.parse_args()
     warnings.simplefilter("ignore")
     tables = BUILT_IN if args.quick else (*BUILT_IN, *TABLES)
     with Report("coverage", args) as report:
-        lines = [line for name in tables for line in coverage_of(report, name, args)]
-        columns = ("", *(f"{c:.0%}" for c in COVERAGES))
-        report.table("Targets inside, in %", columns, lines)
-        names = ("friedman",) if args.quick else LOSSES
-        lines = [line for name in names for line in losses_of(report, name, args)]
-        columns = ("", *(f"{q:.0%}" for q in QUANTILES), "mean")
-        report.table("Pinball loss over that of constant quantiles", columns, lines)
+        for part in set(PARTS) - set(args.parts):  # stays as it was in its last run
+            report.records += report.earlier_records(part=part)
+        if "coverage" in args.parts:
+            lines = [line for name in tables for line in coverage_of(report, name, args)]
+            columns = ("", *(f"{c:.0%}" for c in COVERAGES))
+            report.table("Targets inside, in %", columns, lines)
+        if "pinball" in args.parts:
+            names = ("friedman",) if args.quick else LOSSES
+            lines = [line for name in names for line in losses_of(report, name, args)]
+            columns = ("", *(f"{q:.0%}" for q in QUANTILES), "mean")
+            report.table("Pinball loss over that of constant quantiles", columns, lines)
 
 
 if __name__ == "__main__":
