@@ -54,7 +54,7 @@ PASSES = (
     "normal equations",
 )
 ONE_CHUNK = PASSES.index("the first rows, for the rounding of float32")  # reads no other chunk
-# Stealing moves chunks to idle workers, which costs more than it gains where all chunks are alike.
+# Without stealing, which can move chunks to idle workers.
 # Dask's workers give every array back to the system at once, and get it back page by page.
 CLUSTER = {
     "distributed.scheduler.work-stealing": False,

@@ -67,8 +67,8 @@ class DaskSource(Fetching):
         columns = _delayed([rows, targets, of_rows], len(lengths))
         form = self._shape[1], self.sparse, self.dtype, self.names
         starts = (np.cumsum(lengths) - lengths).astype(int).tolist()
-        # Arguments of `_Chunk`, which every task makes for itself: as a value of its own Dask would
-        # not know how large it is, and move it to other workers as if it were nothing.
+        # Arguments of `_Chunk`, which every task makes for itself: of a value of its own Dask would
+        # not know how large it is.
         self.chunks = [
             (*parts, starts[i], i, len(lengths), form)
             for i, parts in enumerate(zip(*columns, strict=True))
@@ -165,8 +165,8 @@ class DaskSource(Fetching):
     def _shared(self, function: Callable[[Block], Any]) -> Any:
         """Wrap a function: a small one for every task, a large one for every worker, once.
 
-        A node of the graph that all workers hold makes all of them candidates for every task, so
-        that the scheduler moves chunks to those that have less to do.
+        A node of the graph that all workers hold makes all of them candidates for every task, also
+        those that do not have its chunk.
         """
         import cloudpickle
         from dask.delayed import delayed
