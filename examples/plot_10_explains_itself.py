@@ -38,6 +38,25 @@ explanation = explain(model)
 print(explanation)
 
 # %%
+# The functions themselves: the curve of the fourth column is a straight line of slope 10, that of
+# the third a parabola, and the first two act together, as sin(pi a b).
+
+first, second, third, fourth = explanation.names[:4]
+figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
+explanation.plot_effect(fourth, ax=axes[0])
+explanation.plot_effect(third, ax=axes[1])
+explanation.plot_effect(first, second, ax=axes[2])
+plt.show()
+
+# %%
+# One prediction
+# --------------
+# What each column adds to the prediction of a row; the contributions add up exactly.
+
+explanation.plot_waterfall(X[:1])
+plt.show()
+
+# %%
 # The kernel itself is an object with a repr, and can be used with any map.
 
 print(model.kernel_)

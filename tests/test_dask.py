@@ -305,6 +305,42 @@ def loaded(X: Array, load: Any) -> Any:
     return da.concatenate(pieces)
 
 
+def test_expected_rows_come_along_with_a_pass() -> None:
+    X, y = data()
+    loads: list[int] = []
+
+    def load(rows: Array, number: int) -> Array:
+        loads.append(number)
+        return rows
+
+    wanted = np.array([3, 260, 1999])
+    with dask.config.set(scheduler="threads"):
+        source = DaskSource(loaded(X, load), da.from_array(y, chunks=250))
+        source.expect(wanted)
+        assert source.reduce(len) == N
+        block = source.take(wanted)
+    assert sorted(loads) == list(range(8)), "the rows were fetched in a pass of their own"
+    np.testing.assert_array_equal(block.X, X[wanted])
+    np.testing.assert_array_equal(block.y, y[wanted])
+
+
+def test_what_rows_and_targets_share_is_made_once() -> None:
+    """The target is a function of the rows: a pass must not make the rows a second time for it."""
+    made: list[int] = []
+
+    def make(block: Array, block_info: Any = None) -> Array:
+        made.append(block_info[0]["chunk-location"][0])
+        return block + 1.0
+
+    X, _ = data()
+    with dask.config.set(scheduler="threads"):
+        rows = da.from_array(X, chunks=(250, 5)).map_blocks(make, dtype=X.dtype, meta=X[:0])
+        source = DaskSource(rows, rows[:, 0] * rows[:, 1])
+        total = source.reduce(lambda block: np.sum(block.y))
+    assert sorted(made) == list(range(8))
+    assert total == pytest.approx(np.sum((X[:, 0] + 1) * (X[:, 1] + 1)))
+
+
 def test_a_killed_worker_changes_nothing(client: Any, tmp_path: Path) -> None:
     X, y = data()
     marker = str(tmp_path / "passes")

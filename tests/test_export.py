@@ -24,7 +24,9 @@ import kernelsieve
 from kernelsieve import (
     AdaptiveFeatures,
     AutoFeatures,
+    BinningFeatures,
     FourierFeatures,
+    GegenbauerFeatures,
     KernelCCA,
     KernelKMeans,
     KernelPCA,
@@ -33,14 +35,17 @@ from kernelsieve import (
     KernelRidgeCV,
     KernelSVC,
     MaclaurinFeatures,
+    NetworkFeatures,
     NystromFeatures,
     ObliviousFeatures,
+    ResidualFeatures,
     RowNormFeatures,
     TableModel,
     TensorSketchFeatures,
 )
 from kernelsieve.export import ExportError, export_onnx
 from kernelsieve.kernels import (
+    ArcCosine,
     DotProduct,
     Exponential,
     InversePolynomial,
@@ -115,6 +120,19 @@ MAPS = {
     "phases": FourierFeatures(30, variant="phase", random_state=0),
     "structured": FourierFeatures(40, frequencies="structured", random_state=0),
     "tensor sketch": TensorSketchFeatures(33, gamma=0.1, random_state=0),
+    "residual": ResidualFeatures(40, gamma=0.1, random_state=0),
+    "residual, no landmarks": ResidualFeatures(20, landmark_share=0.0, gamma=0.1, random_state=0),
+    "residual, Laplacian": ResidualFeatures(30, kernel=Laplacian(0.2), random_state=0),
+    "Gegenbauer, Gaussian": GegenbauerFeatures(40, gamma=0.1, random_state=0),
+    "Gegenbauer, polynomial": GegenbauerFeatures(40, kernel="poly", gamma=0.1, random_state=0),
+    "Gegenbauer, angle": GegenbauerFeatures(40, kernel="ntk", random_state=0),
+    "Gegenbauer, arc-cosine": GegenbauerFeatures(40, kernel=ArcCosine(0), random_state=0),
+    "network, tangents": NetworkFeatures(60, kernel="ntk", random_state=0),
+    "network, ReLU": NetworkFeatures(60, kernel=ArcCosine(1), random_state=0),
+    "network, squares": NetworkFeatures(60, kernel=ArcCosine(2), random_state=0),
+    "network, sketched": NetworkFeatures(
+        60, kernel=ArcCosine(1), layers="sketched", random_state=0
+    ),
     "linear sketch": TensorSketchFeatures(33, degree=1, coef0=0.0, gamma=0.1, random_state=0),
 }
 
@@ -288,6 +306,8 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     power = make_pipeline(PowerTransformer(), KernelRidge(MAPS["row norm"])).fit(X, y)
     cases: list[tuple[Any, str]] = [
         (ObliviousFeatures(20, random_state=0).fit(X), "fast transforms"),
+        (BinningFeatures(20, kernel="laplacian", random_state=0).fit(X), "hash"),
+        (NetworkFeatures(40, layers="sketched", random_state=0).fit(X), "use layers='one'"),
         (MaclaurinFeatures(20, gamma=0.1, random_state=0).fit(X), "holds no matrix"),
         (NystromFeatures(5, kernel=Matern(1.0, 2.2)).fit(X), "Bessel"),
         (NystromFeatures(5, kernel="chi2").fit(np.abs(X)), "no formula"),
@@ -300,6 +320,19 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     assert not path.exists()
     with pytest.raises(ValueError, match="dtype='float16'"):
         export_onnx(cases[0][0], path, dtype="float16")
+
+
+def test_zero_rows_of_maps_of_the_angle(tmp_path: Path) -> None:
+    X = rows()
+    zero = np.vstack([np.zeros((1, 5)), X[:2]])
+    for features in (
+        GegenbauerFeatures(20, kernel="ntk", random_state=0),
+        NetworkFeatures(40, kernel=ArcCosine(0), random_state=0),
+        NetworkFeatures(40, kernel="ntk", random_state=0),
+        GegenbauerFeatures(20, kernel="poly", gamma=0.1, random_state=0),
+    ):
+        (found,) = run(features.fit(X), {"X": zero}, tmp_path)
+        np.testing.assert_allclose(found, features.transform(zero), rtol=1e-9, atol=1e-12)
 
 
 def test_sparse_rows_are_refused_where_zeros_are_skipped(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from kernelsieve import (
 )
 from kernelsieve.kernels import Product
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.tables import TablePredictor
 
 
 def fitted(X: NDArray[np.float64], y: NDArray[np.float64]) -> KernelRidge:
@@ -46,9 +47,13 @@ predict: Predictor = served(fitted(X, y))
 chances: NDArray[np.float64] = KernelRidgeClassifier().fit(X, y > 0).predict_proba(X)
 low, high = ConformalRegressor(KernelRidgeCV()).fit(X, y).predict_interval(X, coverage=0.8)
 quantiles: NDArray[np.float64] = KernelQuantileRegressor((0.1, 0.9)).fit(X, y).predict(X)
-width: float = TableModel("y").fit({"x": X[:, 0], "y": y}).half_width(0.9)
+table: TableModel = TableModel("y").fit({"x": X[:, 0], "y": y})
+width: float = table.half_width(0.9)
+answer: TablePredictor = table.predictor()
+left_out = ConformalRegressor(KernelRidge(), method="jackknife+")
 size: int = NystromFeatures(10).fit(X).n_components_
 print(kernelsieve.__version__, low - high, kernelsieve.explain(KernelRidgeCV().fit(X, y)))
+print(answer({"x": 1.0}), answer.columns, left_out)
 """
 
 

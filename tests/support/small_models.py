@@ -331,6 +331,12 @@ MODELS: dict[str, Build] = {
         ConformalRegressor(KernelRidge(RowNormFeatures(12, random_state=0)), random_state=0),
         y=target,
     ),
+    "intervals, jackknife": lambda: _fit(
+        ConformalRegressor(
+            KernelRidge(FourierFeatures(12, gamma=0.2, random_state=0)), method="jackknife+"
+        ),
+        y=target,
+    ),
     "quantiles": lambda: _fit(
         KernelQuantileRegressor((0.2, 0.8), RowNormFeatures(12, random_state=0), alpha=0.1),
         y=target,

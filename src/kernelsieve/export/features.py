@@ -11,12 +11,17 @@ from scipy.special import gammaln
 
 from kernelsieve.export.graph import ExportError, Graph
 from kernelsieve.export.kernels import kernel_matrix, product_points
+from kernelsieve.export.zonal import gegenbauer_graph, network_graph
 from kernelsieve.features import (
     AutoFeatures,
+    BinningFeatures,
     FeatureMap,
     FourierFeatures,
+    GegenbauerFeatures,
     MaclaurinFeatures,
+    NetworkFeatures,
     NystromFeatures,
+    ResidualFeatures,
     TensorSketchFeatures,
 )
 from kernelsieve.features.adaptive import SampledFeatures
@@ -53,6 +58,17 @@ def features_graph(graph: Graph, features: FeatureMap, rows: str) -> str:
         return _waves(graph, features, rows)
     if isinstance(features, TensorSketchFeatures):
         return _tensor_sketch(graph, features, rows)
+    if isinstance(features, ResidualFeatures):
+        return _residual(graph, features, rows)
+    if isinstance(features, GegenbauerFeatures):
+        return gegenbauer_graph(graph, features, rows)
+    if isinstance(features, NetworkFeatures):
+        return network_graph(graph, features, rows)
+    if isinstance(features, BinningFeatures):
+        raise ExportError(
+            "BinningFeatures finds the column of a grid's cell by a hash, which ONNX does not "
+            "have: use FourierFeatures or NystromFeatures with the same kernel"
+        )
     if isinstance(features, MaclaurinFeatures):
         raise ExportError(
             "MaclaurinFeatures draws its signs anew for each block and holds no matrix: use "
@@ -86,6 +102,20 @@ def _waves(graph: Graph, features: FourierFeatures, rows: str) -> str:
     order = np.concatenate([paired, paired, np.arange(pairs, count)])
     waves = graph.op("Sin", graph.op("Add", graph.columns(angles, order), shifts[None]))
     return graph.op("Mul", waves, weights[order][None])
+
+
+def _residual(graph: Graph, features: ResidualFeatures, rows: str) -> str:
+    """Landmarks, and random features without the landmarks' part; their mixture is a matrix."""
+    random = features_graph(graph, features.random_map_, rows)
+    if features._mixture is not None:
+        matrix = np.empty((features.random_map_.n_components_, features._mixture.size))
+        features._mixture.fill(np.eye(len(matrix)), matrix)
+        random = graph.op("MatMul", random, matrix)
+    if features.landmark_map_ is None:
+        return random
+    listed = features_graph(graph, features.landmark_map_, rows)
+    known = graph.op("MatMul", listed, features.coefficients_)
+    return graph.join([listed, graph.op("Sub", random, known)])
 
 
 def _tensor_sketch(graph: Graph, features: TensorSketchFeatures, rows: str) -> str:

@@ -1,4 +1,4 @@
-"""Prediction intervals by split conformal prediction: from errors on rows that chose nothing."""
+"""Prediction intervals from errors on rows that chose nothing: split conformal, jackknife+."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
+from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
-from kernelsieve._state import PersistentEstimator, array, instance, switch
-from kernelsieve._validation import check_coverage
+from kernelsieve._state import AbsentOr, PersistentEstimator, array, instance, switch, wrong
+from kernelsieve._validation import check_choice, check_coverage
+from kernelsieve.features import AutoFeatures
+from kernelsieve.linalg.operators import dense
+from kernelsieve.models._base import fresh_features, is_learned
+from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
 from kernelsieve.tuning.judge import Judge
+from kernelsieve.tuning.search import looks_at_target
+
+METHODS = ("split", "jackknife+")
 
 
 def conformal_width(errors: NDArray[np.float64], coverage: float) -> float:
@@ -50,20 +58,28 @@ def conformal_width(errors: NDArray[np.float64], coverage: float) -> float:
 class ConformalRegressor(RegressorMixin, PersistentEstimator):
     """A regression with intervals that hold a promised share of the targets.
 
-    Some rows are set aside before anything is chosen. The model is fitted to the others, and its
-    errors on the rows set aside give the width of the intervals: split conformal prediction. The
-    promise holds on average over new rows like those of the fit, whatever the model; not for each
-    part of the data alone.
+    Split conformal prediction sets some rows aside before anything is chosen. The model is fitted
+    to the others, and its errors on the rows set aside give the width of the intervals. The promise
+    holds on average over new rows like those of the fit, whatever the model; not for each part of
+    the data alone.
+
+    Jackknife+ (Barber et al., 2021) sets no rows aside: it uses the predictions of the ridge
+    without each row, which have a closed form as long as the target did not choose the features.
+    Intervals are those of a model of all rows, and tighter for few rows. Coverage is what was asked
+    for in practice; proven is 1 - 2 (1 - coverage), for features that do not depend on the rows.
 
     Parameters
     ----------
     model : KernelRidge or KernelRidgeCV, default KernelRidgeCV()
-        The regression, of a single target.
+        The regression, of a single target. Jackknife+ needs a KernelRidge whose kernel, features
+        and alpha are not chosen by the target, as ``AdaptiveFeatures(target_share=0)``.
+    method : "split" or "jackknife+", default "split"
+        Jackknife+ keeps n_components x n numbers for n rows.
     calibration_share : float, default 0.2
-        The share of the rows that is set aside.
+        The share of the rows that is set aside by method="split".
     scaled : bool, default False
         Divide errors by the predicted standard deviation, so that intervals are wider where the
-        model knows less. It needs a model with ``predict(X, return_std=True)``.
+        model knows less. It needs a model with ``predict(X, return_std=True)``, and method="split".
     random_state : int, RandomState, Generator or None
         Draws the rows that are set aside.
 
@@ -73,7 +89,9 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
         Fitted to the rows that were not set aside.
     errors_ : ndarray of shape (n_calibration,)
         Absolute errors on the rows set aside, in ascending order; with ``scaled`` over the
-        predicted deviations.
+        predicted deviations. With jackknife+ the errors at all rows, each left out.
+    jackknife_ : Jackknife
+        With jackknife+: the ridge without each of its rows.
     n_features_in_ : int
         Number of columns of X.
 
@@ -97,46 +115,95 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
     _state_fields: ClassVar = {
         "model_": instance(KernelRidge, KernelRidgeCV, fitted=True, d="n_features_in_"),
         "errors_": array(None, low=0),
+        "jackknife_": AbsentOr(instance(Jackknife)),
     }
+
+    def _complete(self) -> None:
+        jackknife = getattr(self, "jackknife_", None)
+        if jackknife is None:
+            return
+        if not isinstance(self.model_, KernelRidge):
+            wrong("jackknife_", "is for a KernelRidge")
+        if jackknife.n_components != self.model_.features_.n_components_:
+            wrong("jackknife_", f"is for {jackknife.n_components} features")
 
     def __init__(
         self,
         model: KernelRidge | KernelRidgeCV | None = None,
         *,
+        method: str = "split",
         calibration_share: float = 0.2,
         scaled: bool = False,
         random_state: Any = None,
     ) -> None:
         self.model = model
+        self.method = method
         self.calibration_share = calibration_share
         self.scaled = scaled
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model to some rows, and measure its errors on the others.
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Fit the model to some rows, and measure its errors on the others, or without each row.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
+        groups : array-like of shape (n,), optional
+            Rows of one group (a person, a machine, a day) are set aside together, for intervals of
+            rows of new groups. Needs method="split".
 
         Returns
         -------
         self
         """
+        check_choice(self.method, "method", METHODS)
         share = check_coverage(self.calibration_share, "calibration_share")
         y = np.asarray(y)
         if y.ndim != 1:
             raise ValueError(f"y of shape {y.shape}: intervals are for a single target")
+        self.__dict__.pop("jackknife_", None)
+        if self.method == "jackknife+":
+            return self._fit_jackknife(X, y, groups)
         seed = root_seed(self.random_state)
-        size = max(1, round(share * len(y)))
-        train, apart = Judge(len(y), seed).set_apart(size)
+        if groups is None:
+            size = max(1, round(share * len(y)))
+            train, apart = Judge(len(y), seed).set_apart(size)
+        else:
+            train, apart = _groups_apart(groups, len(y), share, seed)
         fresh = KernelRidgeCV(random_state=seed) if self.model is None else clone(self.model)
         rows = _rows_of(X)
         self.model_ = fresh.fit(rows(train), y[train])
         mean, scale = self._predicted(rows(apart))
         self.errors_ = np.sort(np.abs(y[apart].astype(np.float64) - mean) / scale)
         return self
+
+    def _fit_jackknife(self, X: Any, y: NDArray[Any], groups: Any) -> Self:
+        """Fit to all rows; the errors of each without it follow from the leverages."""
+        why_not = chosen_by_target(self.model)
+        if self.scaled:
+            why_not = "scaled=True is for method='split'"
+        if groups is not None:
+            why_not = "it leaves out rows one by one, not groups: use method='split'"
+        if why_not is not None:
+            raise ValueError(f"method='jackknife+': {why_not}")
+        assert isinstance(self.model, KernelRidge)
+        model = self.model_ = clone(self.model).fit(X, y)
+        if model._posterior is None:
+            raise ValueError(
+                f"method='jackknife+' needs the Cholesky factor that solver={model.solver_!r} does "
+                "not form: use solver='cholesky'"
+            )
+        residuals = y.astype(np.float64) - model.predict(X)
+        self.jackknife_ = Jackknife.of_ridge(model._posterior, self._features(X), residuals)
+        self.errors_ = np.sort(np.abs(self.jackknife_.residuals))
+        return self
+
+    def _features(self, X: Any) -> NDArray[Any]:
+        """Features of rows that may have names."""
+        model = self.model_
+        assert isinstance(model, KernelRidge)
+        return np.concatenate(model._map_blocks(lambda Z, _: dense(Z), model._valid_rows(X)))
 
     def _predicted(self, X: Any) -> tuple[NDArray[np.float64], Any]:
         """Predictions, and what errors are measured in."""
@@ -176,6 +243,9 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
             Infinite if too few rows were set aside for this coverage.
         """
         check_is_fitted(self)
+        if hasattr(self, "jackknife_"):
+            mean = np.asarray(self.model_.predict(X), dtype=np.float64)
+            return self.jackknife_.bounds(self._features(X), mean, coverage)
         width = conformal_width(self.errors_, coverage)
         mean, scale = self._predicted(X)
         return mean - width * scale, mean + width * scale
@@ -185,6 +255,55 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
         """Number of columns of X."""
         check_is_fitted(self)
         return self.model_.n_features_in_
+
+
+def chosen_by_target(model: Any) -> str | None:
+    """Why the predictions of a model without a row do not follow from its leverages, if so.
+
+    Parameters
+    ----------
+    model : KernelRidge or KernelRidgeCV, or None
+
+    Returns
+    -------
+    str or None
+        The reason and the way out, in words; None if they do follow.
+    """
+    if not isinstance(model, KernelRidge):
+        name = "KernelRidgeCV" if model is None else type(model).__name__
+        return f"{name} chooses its kernel and alpha by the target: pass a KernelRidge, or 'split'"
+    features = fresh_features(model.features)
+    if is_learned(getattr(features, "kernel", None)) or isinstance(features, AutoFeatures):
+        return (
+            f"the target chooses the kernel of {features!r}: give a kernel with its parameters, or "
+            "use method='split'"
+        )
+    if looks_at_target(features):
+        return (
+            f"the target chooses features, as target_share={features.target_share!r} says: set "
+            "target_share=0, or use method='split'"
+        )
+    if model.refine:
+        return f"refine={model.refine!r} is not a ridge on features: set refine=False"
+    return None
+
+
+def _groups_apart(
+    groups: Any, n_rows: int, share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to fit to, and rows of a share of the groups."""
+    groups = np.asarray(groups)
+    if groups.shape != (n_rows,):
+        raise ValueError(
+            f"groups of shape {groups.shape}: there must be one for each of {n_rows} rows"
+        )
+    count = len(np.unique(groups))
+    if count < 2:
+        raise ValueError("all rows are of one group: none can be set aside")
+    size = min(count - 1, max(1, round(share * count)))
+    split = GroupShuffleSplit(1, test_size=size, random_state=seed % 2**32)
+    train, apart = next(split.split(groups, groups=groups))
+    return train, apart
 
 
 def _rows_of(X: Any) -> Any:

@@ -6,6 +6,7 @@ so threads may share it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,22 @@ class Predictor:
         scores = self._checked_scores(row)
         scores = scores if len(self._classes) == 2 else scores[None]
         return softmax(self._sharpness * both_classes(scores), axis=1)[0]
+
+    def plus(self, more: Scores) -> Predictor:
+        """Return a predictor whose scores are the sum of these and others.
+
+        Parameters
+        ----------
+        more : callable
+            Takes a row of shape (1, d), and returns outputs of shape (n_outputs,).
+
+        Returns
+        -------
+        Predictor
+        """
+        scores, other = self._scores, copy.copy(self)
+        other._scores = lambda row: scores(row) + more(row)
+        return other
 
     def _checked_scores(self, row: Any) -> NDArray[np.float64]:
         values = np.asarray(row, dtype=np.float64)

@@ -14,6 +14,7 @@ from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
+from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
@@ -91,6 +92,7 @@ for _class in (
     Estimate,
     Frame,
     LearnedRidge,
+    Jackknife,
     Levels,
     LocalCorrection,
     LocalMetric,

@@ -26,6 +26,7 @@ from kernelsieve.sources.base import (
 from kernelsieve.sources.stream import check_finite, valid_block
 
 FAN_IN = 8  # summaries that are added by one task
+SMALL_FUNCTION = 2**19  # bytes: far less than the chunk that it is sent for
 
 
 class DaskSource(Fetching):
@@ -50,8 +51,6 @@ class DaskSource(Fetching):
     """
 
     def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
-        from dask.delayed import delayed
-
         self.names = column_names(X)
         rows = as_array(X)
         if rows.ndim != 2:
@@ -65,11 +64,13 @@ class DaskSource(Fetching):
         targets = self._along(y, "y", lengths)
         of_rows = self._along(weights, "sample_weight", lengths)
         self.target_shape = None if targets is None else targets.shape[1:]
-        columns = [_delayed(values, len(lengths)) for values in (rows, targets, of_rows)]
+        columns = _delayed([rows, targets, of_rows], len(lengths))
         form = self._shape[1], self.sparse, self.dtype, self.names
         starts = (np.cumsum(lengths) - lengths).astype(int).tolist()
+        # Arguments of `_Chunk`, which every task makes for itself: of a value of its own Dask would
+        # not know how large it is.
         self.chunks = [
-            delayed(_Chunk, pure=False)(*parts, starts[i], i, len(lengths), form)
+            (*parts, starts[i], i, len(lengths), form)
             for i, parts in enumerate(zip(*columns, strict=True))
             if lengths[i] > 0
         ]
@@ -94,19 +95,23 @@ class DaskSource(Fetching):
         return self._shape
 
     def parts(self, size: int) -> Iterator[Block]:
-        return aligned((self._compute(_whole, chunk) for chunk in self.chunks), size)
+        return aligned((self._compute(_whole, *chunk) for chunk in self.chunks), size)
 
     def fetch(self, rows: NDArray[np.int64]) -> Block:
         from dask.base import compute
+
+        return joined(list(compute(*self._picked(rows))))
+
+    def _picked(self, rows: NDArray[np.int64]) -> list[Any]:
+        """Delayed blocks of some rows, of the chunks that have any."""
         from dask.delayed import delayed
 
         bounds = np.searchsorted(rows, [*self.starts, self.shape[0]])
-        picked = [
-            delayed(_pick, pure=False)(chunk, rows[first:last])
+        return [
+            delayed(_pick, pure=False)(rows[first:last], *chunk)
             for chunk, first, last in zip(self.chunks, bounds[:-1], bounds[1:], strict=True)
             if first < last
         ]
-        return joined(list(compute(*picked)))
 
     def head(self, count: int) -> Block:
         return self.fetch(np.arange(min(count, self.shape[0])))
@@ -121,7 +126,7 @@ class DaskSource(Fetching):
         shared = self._shared(function)
         results = compute(
             *(
-                delayed(_mapped, pure=False)(shared, chunk, size, not self._checked)
+                delayed(_mapped, pure=False)(shared, size, not self._checked, *chunk)
                 for chunk in self.chunks
             )
         )
@@ -136,12 +141,13 @@ class DaskSource(Fetching):
         description: str = "Rows",
         verbose: int = 0,
     ) -> Any:
-        """Sum ``function(block)`` over all blocks, in a tree."""
+        """Sum ``function(block)`` over all blocks, in a tree; brings the expected rows along."""
+        from dask.base import compute
         from dask.delayed import delayed
 
         shared = self._shared(function)
         level = [
-            delayed(_summed, pure=False)(shared, chunk, size, not self._checked)
+            delayed(_summed, pure=False)(shared, size, not self._checked, *chunk)
             for chunk in self.chunks
         ]
         while len(level) > 1:
@@ -149,20 +155,31 @@ class DaskSource(Fetching):
                 delayed(_merged, pure=False)(level[place : place + FAN_IN])
                 for place in range(0, len(level), FAN_IN)
             ]
-        total = self._compute(_same, level[0])
+        wanted = self._expected
+        total, *blocks = compute(delayed(_same, pure=False)(level[0]), *self._picked(wanted))
+        if blocks:
+            self.keep(wanted, joined(blocks))
         self._checked = True
         return total
 
     def _shared(self, function: Callable[[Block], Any]) -> Any:
-        """Wrap a function as one node of the graph, so that it is sent to every worker once."""
+        """Wrap a function: a small one for every task, a large one for every worker, once.
+
+        A node of the graph that all workers hold makes all of them candidates for every task, also
+        those that do not have its chunk.
+        """
+        import cloudpickle
         from dask.delayed import delayed
 
-        return delayed(_Function(function), pure=False, traverse=False)
+        opaque = _Function(function)
+        if len(cloudpickle.dumps(function)) <= SMALL_FUNCTION:
+            return opaque
+        return delayed(opaque, pure=False, traverse=False)
 
-    def _compute(self, function: Callable[[Any], Any], node: Any) -> Any:
+    def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         from dask.delayed import delayed
 
-        return delayed(function, pure=False)(node).compute()
+        return delayed(function, pure=False)(*arguments).compute()
 
 
 class _Function:
@@ -201,17 +218,17 @@ class _Chunk:
         return Block(X, y, weights, self.start)
 
 
-def _parts(chunk: _Chunk, size: int, check: bool) -> Iterator[Block]:
-    block = chunk.block(check)
+def _parts(chunk: tuple[Any, ...], size: int, check: bool) -> Iterator[Block]:
+    block = _Chunk(*chunk).block(check)
     return (block.part(rows.start, rows.stop) for rows in row_blocks(len(block), size))
 
 
-def _summed(shared: _Function, chunk: _Chunk, size: int, check: bool) -> Any:
+def _summed(shared: _Function, size: int, check: bool, *chunk: Any) -> Any:
     with one_thread():
         return added(map(shared.function, _parts(chunk, size, check)))
 
 
-def _mapped(shared: _Function, chunk: _Chunk, size: int, check: bool) -> list[Any]:
+def _mapped(shared: _Function, size: int, check: bool, *chunk: Any) -> list[Any]:
     with one_thread():
         return [shared.function(part) for part in _parts(chunk, size, check)]
 
@@ -222,12 +239,13 @@ def _merged(parts: list[Any]) -> Any:
     return added([copy.deepcopy(present[0]), *present[1:]]) if present else None
 
 
-def _pick(chunk: _Chunk, rows: NDArray[np.int64]) -> Block:
-    return chunk.block(check=False).take(rows - chunk.start)
+def _pick(rows: NDArray[np.int64], *chunk: Any) -> Block:
+    block = _Chunk(*chunk).block(check=False)
+    return block.take(rows - block.start)
 
 
-def _whole(chunk: _Chunk) -> Block:
-    return chunk.block(check=True)
+def _whole(*chunk: Any) -> Block:
+    return _Chunk(*chunk).block(check=True)
 
 
 def _same(value: Any) -> Any:
@@ -252,9 +270,21 @@ def with_lengths(array: Any) -> Any:
     return array.copy().compute_chunk_sizes()
 
 
-def _delayed(array: Any, count: int) -> list[Any]:
-    """Return the chunks of an array, which may be None, as delayed values."""
-    return [None] * count if array is None else array.to_delayed().ravel().tolist()
+def _delayed(arrays: list[Any], count: int) -> list[list[Any]]:
+    """Return the chunks of arrays, of which some may be None, as delayed values.
+
+    They are optimised together: what rows and targets are made of is then made once for both, on
+    one worker. Alone, Dask would fuse it into each of them, and bring the results together.
+    """
+    from dask.base import optimize
+
+    given = iter(optimize(*(array for array in arrays if array is not None)))
+    return [
+        [None] * count
+        if array is None
+        else next(given).to_delayed(optimize_graph=False).ravel().tolist()
+        for array in arrays
+    ]
 
 
 def apply_lazily(estimator: Any, method: str, X: Any, *arguments: Any, **options: Any) -> Any:

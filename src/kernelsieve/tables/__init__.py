@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kernelsieve.tables.encoder import TableEncoder
     from kernelsieve.tables.model import Predictions, TableModel
     from kernelsieve.tables.readers import read_table
+    from kernelsieve.tables.row import TablePredictor
     from kernelsieve.tables.table import Table, TableError, TableNotice, as_table
 
 _HOMES = {
@@ -25,6 +26,7 @@ _HOMES = {
     "TableError": "table",
     "TableModel": "model",
     "TableNotice": "table",
+    "TablePredictor": "row",
     "as_table": "table",
     "read_table": "readers",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "TableError",
     "TableModel",
     "TableNotice",
+    "TablePredictor",
     "as_table",
     "read_table",
 ]

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve._state import PersistentEstimator, array, instance, number, plain
 from kernelsieve.features import FeatureMap
 from kernelsieve.models import KernelRidge, KernelRidgeCV
+from kernelsieve.models.predictor import Predictor
 
 LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
 FEWEST_ROWS = 10  # for each coefficient of a linear part
@@ -124,6 +125,16 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
             return linear + self.model_.predict(X)
         mean, deviation = self.model_.predict(X, return_std=True)
         return linear + mean, deviation
+
+    def predictor(self) -> Predictor:
+        """Return a function of one row that predicts as quickly as possible, for servers.
+
+        Returns
+        -------
+        Predictor
+        """
+        check_is_fitted(self)
+        return self.model_.predictor().plus(self.linear)
 
     @property
     def features_(self) -> FeatureMap:

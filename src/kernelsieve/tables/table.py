@@ -199,7 +199,7 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
             f"{where}: column {name!r} holds {array.dtype} values; only numbers, texts and times "
             f"can be used. Ignore it with --drop {name}"
         )
-    texts = [_text(where, name, value) for value in array.tolist()]
+    texts = [cell_text(where, name, value) for value in array.tolist()]
     numbers = None if _has_text(array) else _numbers(texts)
     return np.array(texts, dtype=object) if numbers is None else numbers
 
@@ -234,12 +234,16 @@ def _has_text(array: NDArray[Any]) -> bool:
     return array.dtype.kind != "O" or any(isinstance(value, str) for value in array.tolist())
 
 
-def _text(where: str, name: str, value: Any) -> str | None:
+def cell_text(where: str, name: str, value: Any) -> str | None:
     """Convert a value to text; times to ISO 8601, in UTC if they have a zone."""
     if value is None or value is np.nan or (isinstance(value, float) and np.isnan(value)):
         return None
     if type(value).__name__ in ("NaTType", "NAType"):
         return None
+    if isinstance(value, np.datetime64):
+        value = _naive(value)
+        if value is None:
+            return None
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):

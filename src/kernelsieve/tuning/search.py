@@ -231,7 +231,8 @@ def choose_gamma_alpha(
 
 def looks_at_target(features: FeatureMap) -> bool:
     """Whether a map chooses its features by the target, so that leave-one-out would flatter it."""
-    return bool(getattr(features, "target_share", 0.0) > 0)
+    share = getattr(features, "target_share", 0.0)
+    return isinstance(share, str) or bool(share > 0)  # "auto" is a share yet to be chosen
 
 
 def positive_numbers(values: Any, name: str, why: str) -> NDArray[np.float64]:
