@@ -20,6 +20,7 @@ from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
 from kernelsieve.linalg.block_descent import Limits, block_size
 from kernelsieve.linalg.iterative_ridge import (
+    KEPT_BYTES,
     FeatureBlocks,
     landmark_guess,
     solve_exact,
@@ -34,6 +35,9 @@ from kernelsieve.sources.base import ArraySource, Block, Source
 LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
 LANDMARKS = 1000  # of the preconditioner that is tried beside the features
+# More of them if the condition number on some rows is above this: so many as cost about as much as
+# these products with K.
+WELL_CONDITIONED, LANDMARK_PRODUCTS = 4.0, 4.0
 PIVOT_ROWS = 20_000  # that landmarks are chosen among if not all rows are in memory
 # alpha below so many times the rounding of a kernel matrix in float32 needs float64.
 SAFE_ALPHA = 8.0
@@ -234,7 +238,17 @@ class FullKernel:
         landmarks = pivots(self.kernel, n, self.seed, self.n_jobs).fit(rows.X)
         some = rows.X[np.sort(keyed_rows(n, min(n, TRIAL_ROWS), self.seed, "preconditioner"))]
         sample = KernelSample(self.kernel, some, self.alpha, n_rows or n, self.n_jobs)
-        return min((landmarks, features), key=lambda map_: _condition(sample, map_))
+        left = {_condition(sample, map_): map_ for map_ in (features, landmarks)}
+        most = self._most_landmarks(*rows.X.shape)
+        if min(left) > WELL_CONDITIONED and most > LANDMARKS:
+            more = pivots(self.kernel, n, self.seed, self.n_jobs, most).fit(rows.X)
+            left[_condition(sample, more)] = more
+        return left[min(left)]
+
+    def _most_landmarks(self, n_rows: int, n_columns: int) -> int:
+        """Landmarks whose features cost what some products with K do, and can be kept."""
+        work = LANDMARK_PRODUCTS * product_work(self.kernel, n_rows, n_columns)
+        return int(min(math.sqrt(work / n_rows), KEPT_BYTES / (8 * n_rows)))
 
     def affordable(self, n_rows: int, n_columns: int) -> bool:
         """Whether some tens of iterations take seconds rather than minutes."""
@@ -351,10 +365,12 @@ def pays(refined: Array, features: Array, weights: Array | None, worth: float = 
     return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
 
 
-def pivots(kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None) -> NystromFeatures:
+def pivots(
+    kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None, most: int | None = None
+) -> NystromFeatures:
     """Landmarks by pivoted Cholesky, not fitted yet: the best preconditioner that is known here."""
     return NystromFeatures(
-        min(n_rows, LANDMARKS),
+        min(n_rows, most or LANDMARKS),
         kernel=kernel,
         landmarks="rpcholesky",
         random_state=seed,
