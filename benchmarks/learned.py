@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _gpytorch import FAMILIES, exact_mean
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -170,73 +171,20 @@ def maps(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def exact(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Exact Gaussian processes with one rate for each column, by gradients of the likelihood.
-
-    The search begins on 1,000 rows; the last steps, and the prediction, are on all.
-    """
-    import gpytorch
-    import torch
-
-    torch.set_default_dtype(torch.float64)
+    """Exact Gaussian processes with one rate for each column, by gradients of the likelihood."""
     for name in args.tables or ["pumadyn32nm", "parkinsons"]:
         for split in range(args.splits):
             key = {"what": "exact", "table": name, "split": split}
             if args.done(key):
                 continue
             X, y, X_test, y_test = table(args.folder, name, split, args.rows)
-            scaler, size = StandardScaler().fit(X), y.std()
-            rows, new = (torch.as_tensor(scaler.transform(part)) for part in (X, X_test))
             found: dict[str, Any] = {}
-            for family, base in {
-                "Gaussian": gpytorch.kernels.RBFKernel,
-                "Matern 5/2": gpytorch.kernels.MaternKernel,
-            }.items():
+            for family in FAMILIES:
                 began = time.perf_counter()
-                target = torch.as_tensor((y - y.mean()) / size)
-                some = torch.randperm(len(target), generator=torch.Generator().manual_seed(split))
-                first = exact_process(gpytorch, base, rows[some[:1000]], target[some[:1000]])
-                maximise(gpytorch, torch, first, target[some[:1000]], 120, 0.1)
-                process = exact_process(gpytorch, base, rows, target)
-                process.load_state_dict(first.state_dict())
-                maximise(gpytorch, torch, process, target, args.steps, 0.03)
-                with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
-                    mean = process.eval()(new).mean.numpy() * size + y.mean()
+                mean = exact_mean(family, X, y, X_test, split, args.steps)
                 found[family] = float(np.sqrt(np.mean((mean - y_test) ** 2)))
                 found[f"{family} s"] = time.perf_counter() - began
             yield {**key, **found}
-
-
-def exact_process(gpytorch: Any, base: Any, rows: Any, target: Any) -> Any:
-    """A process with one length for each column, wide at first."""
-    d = rows.shape[1]
-
-    class Process(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(rows, target, gpytorch.likelihoods.GaussianLikelihood())
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.ScaleKernel(base(ard_num_dims=d))
-            self.covar_module.base_kernel.lengthscale = np.sqrt(d)
-            self.likelihood.noise = 0.1
-
-        def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(
-                self.mean_module(x), self.covar_module(x)
-            )
-
-    return Process()
-
-
-def maximise(gpytorch: Any, torch: Any, process: Any, target: Any, steps: int, rate: float) -> None:
-    """Steps of Adam on the exact marginal likelihood."""
-    process.train()
-    likelihood = gpytorch.mlls.ExactMarginalLogLikelihood(process.likelihood, process)
-    optimiser = torch.optim.Adam(process.parameters(), lr=rate)
-    with gpytorch.settings.fast_computations(False, False, False):
-        for _ in range(steps):
-            optimiser.zero_grad()
-            loss = -likelihood(process(*process.train_inputs), target)
-            loss.backward()
-            optimiser.step()
 
 
 def classified(folder: Path, name: str, seed: int) -> tuple[Any, Any]:

@@ -6,9 +6,12 @@
 
 iterations: 20,000 rows of forest, gamma and alpha tuned, the default map: at most 15.
 large: 50,000 rows of forest to a residual of 1e-3 in at most 300 s, with the peak of memory.
+peers: test RMSE against time on 50,000 rows of forest, beside Falkon-style conjugate gradients
+(uniform Nystrom landmarks) and, if rlaopt is installed, its PCG and ASkotch; time to equal error.
 whole: 435,759 rows of forest, as far as 15 minutes go, beside 2,000 features.
 tables: test RMSE of the learned default, beside the dense solve with its kernel and alpha (up to
-8,000 rows), and extremely randomised trees.
+8,000 rows), and extremely randomised trees; and on at most 2,000 training rows beside an exact
+Gaussian process with one rate for each column, if GPyTorch is installed.
 gain: test RMSE of the learned default with and without the full kernel and corrections.
 """
 
@@ -18,23 +21,34 @@ import contextlib
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import _rlaopt
 import numpy as np
 from _common import Report, high_water, parser, scaled_split, standardised, subsample, tuned
+from _gpytorch import FAMILIES, exact_mean
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.ensemble import ExtraTreesRegressor
 
-from kernelsieve import AdaptiveFeatures, KernelRidge, KernelRidgeCV, datasets
+from kernelsieve import AdaptiveFeatures, KernelRidge, KernelRidgeCV, NystromFeatures, datasets
+from kernelsieve.kernels import Gaussian
+from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.linalg import solvers
 from kernelsieve.models import _refinement
 from kernelsieve.tuning import learned
 
 SMALL = ("wine", "bike", "parkinsons", "pumadyn32nm", "airfoil", "concrete")
 DENSE_ROWS = 8000  # of a dense solve
+GP_ROWS, GP_STEPS = 2000, 40  # of the exact processes of GPyTorch, and their last steps
 WINE = 0.62  # mean RMSE of the splits of wine
 LIMIT = 900.0  # seconds
+PEER_LIMIT, PEER_TESTS = 100.0, 10_000  # seconds for each peer of torch, and test rows
+PEER_ITERATIONS = 40  # at most, of our conjugate gradients
+LEVELS = (1.1, 1.05, 1.02, 1.01)  # test errors to reach, in units of the solution's
 GAIN_TABLES = ("bike", "pumadyn32nm", "keggdirected", "tamielectric")
 Split = tuple[Any, Any, Any, Any]
 NO_REFINEMENT = learned.LearnOptions(full_work=0.0)
@@ -74,6 +88,85 @@ def large(report: Report, n_rows: int) -> None:
     rows = [(model.n_iter_, model.residual_, seconds, peak)]
     report.table("large", ("iterations", "residual", "fit s", "peak GiB"), rows)
     report.check(f"forest, {len(y):,} rows: seconds", seconds, 300.0)
+
+
+def peers(report: Report, quick: bool) -> None:
+    """Equal rows, kernel, alpha and threads; centred targets, so that nobody needs an intercept."""
+    n, n_test = (1000, 300) if quick else (50_000, PEER_TESTS)
+    X, y = standardised("forest")
+    chosen = np.random.default_rng(0).permutation(len(y))[: n + n_test]
+    X, X_test, y, y_test = X[chosen[:n]], X[chosen[n:]], y[chosen[:n]], y[chosen[n:]]
+    gamma, alpha = tuned(X, y, report.threads)
+    limit = 3.0 if quick else PEER_LIMIT
+    report.set("peers, forest", gamma=gamma, alpha=alpha, n=n, limit=limit)
+    options: dict[str, Any] = {"gamma": gamma, "random_state": 0, "n_jobs": report.threads}
+    size = 50 if quick else 1000
+    centred = y - y.mean()
+    ours = (alpha, report.threads)
+    problem = (X, centred, gamma, alpha, limit, report.threads)
+    small = mock.patch.object(_refinement, "LARGEST_KERNEL_MATRIX", 0)
+    with small:  # compiles
+        gradients(AdaptiveFeatures(50, **options), X[:500], centred[:500], *ours)
+    with small if quick else contextlib.nullcontext():
+        paths = {"ours": gradients(AdaptiveFeatures(size, **options), X, centred, *ours)}
+        with mock.patch.object(_refinement.FullKernel, "preconditioner", given_features):
+            uniform = NystromFeatures(size, **options)
+            paths["Falkon-style"] = gradients(uniform, X, centred, *ours)
+    if find_spec("rlaopt"):
+        _rlaopt.pcg(X[:500], centred[:500], gamma, alpha, 0.5, report.threads)  # imports
+        paths["rlaopt PCG"] = _rlaopt.pcg(*problem)
+        paths["ASkotch"] = _rlaopt.askotch(*problem)
+    kernel = KernelMatrix(Gaussian(gamma), X_test, X, n_jobs=report.threads)
+    curves = {}
+    for name, path in paths.items():
+        means = kernel @ np.column_stack([values for _, values in path]) + y.mean()
+        curves[name] = [(path[i][0], rmse(means[:, i], y_test)) for i in range(len(path))]
+        report.record(part="peers", method=name, curve=curves[name])
+    # The solution of the system: the error to which the one that is solved to tol has come.
+    solved = curves["ours"][-1][1]
+    rows = []
+    for name, curve in curves.items():
+        times = [reached(curve, level * solved) for level in LEVELS]
+        rows.append((name, *times, *curve[-1]))
+        report.record(part="peers", method=name, seconds=dict(zip(LEVELS, times, strict=True)))
+    heads = ("", *(f"{level:g}" for level in LEVELS), "end", "RMSE there")
+    report.table(f"peers: seconds to an RMSE of {solved:.4f} times", heads, rows)
+    others = [row for row in rows if row[0] in ("rlaopt PCG", "ASkotch")]
+    for level, place in zip(LEVELS[-2:], (-4, -3), strict=True):
+        if others:
+            # One that has not come there is known to take at least its time limit.
+            best = min(limit if np.isnan(row[place]) else row[place] for row in others)
+            report.check(f"seconds to {level:g}, ours / rlaopt", rows[0][place] / best, 0.5)
+
+
+def given_features(full: _refinement.FullKernel, rows: Any) -> Any:
+    """In place of the choice of a preconditioner."""
+    return full.features
+
+
+def gradients(features: Any, X: Any, y: Any, alpha: float, threads: int) -> _rlaopt.Path:
+    """The coefficients after every iteration of a fit, which takes the whole time to them."""
+    found: _rlaopt.Path = []
+    steps = solvers.conjugate_gradient_steps
+
+    def watched(*arguments: Any) -> Iterator[solvers.Step]:
+        before = found[-1][1] if found else np.zeros(len(y))  # a round begins where the last ended
+        for step in steps(*arguments):
+            found.append((time.perf_counter() - began, before + step.values[:, 0]))
+            yield step
+
+    options: dict[str, Any] = {"alpha": alpha, "random_state": 0, "n_jobs": threads}
+    options |= {"fit_intercept": False, "tol": 1e-3, "max_iter": PEER_ITERATIONS}
+    model = KernelRidge(features, refine=True, **options)
+    with mock.patch.object(solvers, "conjugate_gradient_steps", watched):
+        began = time.perf_counter()
+        model.fit(X, y)
+    return found
+
+
+def reached(curve: list[tuple[float, float]], level: float) -> float:
+    """The first time at which an error is at most a level."""
+    return next((seconds for seconds, error in curve if error <= level), np.nan)
 
 
 def whole(report: Report, quick: bool) -> None:
@@ -141,8 +234,22 @@ def dense_solve(kernel: Any, alpha: float, X: Any, y: Any, X_test: Any) -> Any:
     return kernel(X_test, X) @ (solved[:, 0] - constant * solved[:, 1]) + constant
 
 
+def exact_processes(report: Report, name: str, split: int, rows: Split) -> tuple[float, ...]:
+    """RMSE of the learned default and of GPyTorch's processes on the same at most 2,000 rows."""
+    X, y, X_test, y_test = rows
+    some = np.random.default_rng(split).permutation(len(y))[:GP_ROWS]
+    X, y = X[some], y[some]
+    model = KernelRidgeCV(random_state=split, n_jobs=report.threads).fit(X, y)
+    ours = rmse(model.predict(X_test), y_test)
+    found = [rmse(exact_mean(f, X, y, X_test, split, GP_STEPS), y_test) for f in FAMILIES]
+    report.check(f"{name}, split {split}, {len(y):,} rows: RMSE / GP", ours / min(found), 1.02)
+    return ours, *found
+
+
 def tables(report: Report, folder: Path, splits: int, quick: bool) -> None:
     rows, heads = [], ("table", "split", "n", "refined", "learned", "exact", "trees", "fit s")
+    processes = []
+    some_heads = ("table", "split", "learned", *FAMILIES)
     for name in SMALL[-2:] if quick else SMALL:
         for split in range(splits):
             X, y, X_test, y_test = split_of(folder, name, split, quick)
@@ -159,10 +266,18 @@ def tables(report: Report, folder: Path, splits: int, quick: bool) -> None:
             row = (name, split, len(y), refined, ours, exact, tree, seconds)
             report.record(part="tables", **dict(zip(heads, row, strict=True)))
             rows.append(row)
+            if find_spec("gpytorch"):
+                found = exact_processes(report, name, split, (X, y, X_test, y_test))
+                processes.append((name, split, *found))
+                named = dict(zip(some_heads, processes[-1], strict=True))
+                report.record(part="processes", **named)
         if name == "wine":
             mean = report.mean("learned", part="tables", table=name)
             report.check(f"wine: mean RMSE of {splits} splits", mean, WINE)
     report.table("test RMSE", heads, rows)
+    if processes:
+        title = f"test RMSE with {GP_ROWS:,} training rows, beside GPyTorch's exact processes"
+        report.table(title, some_heads, processes)
 
 
 def gain(report: Report, folder: Path, splits: int, quick: bool) -> None:
@@ -189,7 +304,7 @@ def gain(report: Report, folder: Path, splits: int, quick: bool) -> None:
 
 def main() -> None:
     arguments = parser(__doc__, seeds=None)
-    parts = ("iterations", "large", "whole", "tables", "gain")
+    parts = ("iterations", "large", "peers", "whole", "tables", "gain")
     arguments.add_argument("--parts", nargs="+", choices=parts, default=["iterations", "large"])
     arguments.add_argument("--folder", type=Path, help="of the tables")
     arguments.add_argument("--splits", type=int, default=5)
@@ -202,6 +317,8 @@ def main() -> None:
             iterations(report, 800 if args.quick else 20_000, 100 if args.quick else 1000)
         if "large" in args.parts:
             large(report, 800 if args.quick else 50_000)
+        if "peers" in args.parts:
+            peers(report, args.quick)
         if "whole" in args.parts:
             whole(report, args.quick)
         if "tables" in args.parts:

@@ -91,6 +91,19 @@ def test_products_are_those_of_the_gram_matrix(name):
         assert (np.abs(coarse - exact) < 16 * spread).all()
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_products_with_both_sides_of_a_block(name):
+    kernel, X, Y = KERNELS[name], rows(1200), rows(300, seed=3)
+    rng = np.random.default_rng(2)
+    V, W = rng.normal(size=(1200, 2)) * [1.0, 1e-30], rng.normal(size=(300, 2)) * [1.0, 1e30]
+    right, left = KernelMatrix(kernel, Y, X, dtype=np.float64).both(V, W)
+    bound = 4 * 1200 * np.finfo(np.float64).eps
+    assert (np.abs(right - kernel(Y, X) @ V) < bound * np.abs(V).max(axis=0)).all()
+    assert (np.abs(left - kernel(X, Y) @ W) < bound * np.abs(W).max(axis=0)).all()
+    one, three = (KernelMatrix(kernel, Y, X, n_jobs=jobs).both(V, W) for jobs in (1, 3))
+    np.testing.assert_array_equal(np.vstack(one), np.vstack(three))
+
+
 def test_products_against_pairs_of_points():
     X, v = rows(140), np.linspace(-1.0, 1.0, 140)[:, None]
     rates, families = list(MIXED.rates), list(MIXED.families)
@@ -244,6 +257,21 @@ def test_landmarks_precondition_where_they_do_better(by_gradients):
     features = FourierFeatures(30, gamma=0.2, random_state=0)
     model = KernelRidge(features, alpha=1e-3, refine=True, random_state=0).fit(X, y)
     assert model.n_iter_ <= 8
+
+
+def test_more_landmarks_where_the_first_are_too_few(by_gradients, monkeypatch):
+    """164 of them cost as much as four products with the kernel matrix of 800 rows."""
+    X = rows(800)
+    y = np.sin(X[:, 0]) + X[:, 2]
+    features = FourierFeatures(30, gamma=0.05, random_state=0)
+    model = KernelRidge(features, alpha=1e-2, refine=True, random_state=0)
+    monkeypatch.setattr(_refinement, "LANDMARKS", 20)
+    more = model.fit(X, y).n_iter_
+    monkeypatch.setattr(_refinement, "LANDMARK_PRODUCTS", 0.0)
+    assert 2 * more < model.fit(X, y).n_iter_
+    monkeypatch.setattr(_refinement, "LANDMARK_PRODUCTS", 4.0)
+    monkeypatch.setattr(_refinement, "KEPT_BYTES", 8 * 800 * 20)  # no room for more
+    assert 2 * more < model.fit(X, y).n_iter_
 
 
 def test_a_time_limit_returns_what_there_is(by_gradients):

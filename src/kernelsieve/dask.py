@@ -5,8 +5,11 @@ They are the estimators of ``kernelsieve`` themselves: a Dask collection is one 
 seed, however the rows are chunked. ``transform``, ``predict`` and their like return lazy Dask
 arrays in the chunks of their input.
 
-What looks at all rows at once is not available: ``sampler="paper"``, ``refine=True``, landmarks
-other than "uniform", and ``KernelPCA(fit_inverse_transform=True)``.
+``KernelRidge(refine=True)`` multiplies with the kernel matrix block by block: held rows travel to
+where the chunks are, and meet them there. The fitted model keeps all rows in this process.
+
+What looks at all rows at once is not available: ``sampler="paper"``, landmarks other than
+"uniform", and ``KernelPCA(fit_inverse_transform=True)``.
 
 Examples
 --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,18 +77,24 @@ class KernelMatrix:
 
     def __matmul__(self, V: NDArray[Any]) -> Array:
         """K V for V of shape (m, k), in float64."""
-        scale = np.abs(V).max(axis=0, initial=0.0)
-        scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-        narrow = np.ascontiguousarray(V / scale, dtype=self.dtype)
-        n = self.shape[0]
-        product = np.zeros((n, V.shape[1]))
-        panels = row_blocks(n, self._panel_rows())
-        for rows, part in zip(
-            panels, ordered_map(lambda rows: self._panel(rows, narrow), panels, self.n_jobs),
-            strict=True,
-        ):  # fmt: skip
+        narrow, scale = self._narrow(V)
+        product = np.zeros((self.shape[0], V.shape[1]))
+        for rows, part in self._panels(lambda rows: self._panel(rows, narrow)):
             product[rows.start : rows.start + len(part)] += part
         return product * scale
+
+    def both(self, V: NDArray[Any], W: NDArray[Any]) -> tuple[Array, Array]:
+        """K V and K^T W for V of shape (m, k) and W of shape (n, k), from the same tiles.
+
+        For a matrix that is not symmetric: a block beside the diagonal of one that is.
+        """
+        right, right_scale = self._narrow(V)
+        left, left_scale = self._narrow(W)
+        product, transposed = np.zeros(W.shape), np.zeros(V.shape)
+        for rows, (own, below) in self._panels(lambda rows: self._both_panel(rows, right, left)):
+            product[rows.start : rows.start + len(own)] = own
+            transposed += below
+        return product * right_scale, transposed * left_scale
 
     def columns(self, numbers: NDArray[np.int64]) -> KernelMatrix:
         """The same rows and some of the columns; what is stored of the rows is shared."""
@@ -101,25 +108,52 @@ class KernelMatrix:
         wanted = -(-self.shape[0] // FEWEST_PANELS)
         return min(LARGEST_PANEL, TILE_ROWS * max(1, -(-wanted // TILE_ROWS)))
 
+    def _narrow(self, V: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+        """Columns of size 1 in the float type of the tiles, and their sizes."""
+        scale = np.abs(V).max(axis=0, initial=0.0)
+        scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+        return np.ascontiguousarray(V / scale, dtype=self.dtype), scale
+
+    def _panels(self, function: Callable[[slice], Any]) -> Iterator[tuple[slice, Any]]:
+        """Panels of rows in order, with what a function makes of each."""
+        panels = row_blocks(self.shape[0], self._panel_rows())
+        return zip(panels, ordered_map(function, panels, self.n_jobs), strict=True)
+
     def _panel(self, panel: slice, V: NDArray[Any]) -> Array:
         """What some rows of K add to the product: for a symmetric K to all rows from theirs on."""
-        n, m = self.shape
-        first = panel.start if self.symmetric else 0
-        last = n if self.symmetric else panel.stop
+        stop = min(panel.stop, self.shape[0])
+        last = self.shape[0] if self.symmetric else stop
         total = np.zeros((last - panel.start, V.shape[1]))
+        for rows, columns, tile in self._tiles_of(panel):
+            total[rows.start - panel.start : rows.stop - panel.start] += tile @ V[columns]
+            right = max(columns.start, stop)
+            if self.symmetric and right < columns.stop:
+                below = tile[:, right - columns.start :].T @ V[rows]
+                total[right - panel.start : columns.stop - panel.start] += below
+        return total
+
+    def _both_panel(self, panel: slice, V: NDArray[Any], W: NDArray[Any]) -> tuple[Array, Array]:
+        """Some rows of K V, and what they add to K^T W."""
+        own = np.zeros((min(panel.stop, self.shape[0]) - panel.start, V.shape[1]))
+        below = np.zeros(V.shape)
+        for rows, columns, tile in self._tiles_of(panel):
+            own[rows.start - panel.start : rows.stop - panel.start] += tile @ V[columns]
+            below[columns] += tile.T @ W[rows]
+        return own, below
+
+    def _tiles_of(self, panel: slice) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
+        """Rows, columns and values of the tiles of a panel; the next one takes the same memory.
+
+        Left of the diagonal block of a symmetric matrix all was done by the panels above.
+        """
+        n, m = self.shape
         buffer = np.empty(TILE_ROWS * TILE_COLUMNS, dtype=self.dtype)
-        own = slice(panel.start, min(panel.stop, n))
-        for start in range(first, m, TILE_COLUMNS):
+        stop = min(panel.stop, n)
+        for start in range(panel.start if self.symmetric else 0, m, TILE_COLUMNS):
             columns = slice(start, min(start + TILE_COLUMNS, m))
-            for top in range(own.start, own.stop, TILE_ROWS):
-                rows = slice(top, min(top + TILE_ROWS, own.stop))
-                # Left of the diagonal block of this panel all was done by the panels above.
+            for top in range(panel.start, stop, TILE_ROWS):
+                rows = slice(top, min(top + TILE_ROWS, stop))
                 shape = rows.stop - rows.start, columns.stop - columns.start
                 tile = buffer[: shape[0] * shape[1]].reshape(shape)
                 self._tiles(rows, columns, tile)
-                total[rows.start - own.start : rows.stop - own.start] += tile @ V[columns]
-                right = max(columns.start, own.stop)
-                if self.symmetric and right < columns.stop:
-                    below = tile[:, right - columns.start :].T @ V[rows]
-                    total[right - own.start : columns.stop - own.start] += below
-        return total
+                yield rows, columns, tile

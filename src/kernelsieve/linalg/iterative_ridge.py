@@ -189,7 +189,7 @@ def solve_exact(
     start : ndarray of shape (n, m), optional
         A guess of the dual coefficients.
     """
-    rows = blocks.rows.take(np.arange(blocks.rows.shape[0]))
+    rows = targets_of(blocks.rows)
     roots, right = _weighted_targets(rows, fit_intercept)
     total = blocks.reduce(
         lambda Z, block: NormalEquations.of_block(
@@ -343,6 +343,20 @@ def solve_exact_at_once(
     factor, _ = regularised_cholesky(gram, alpha)
     solution = Solution(cho_solve((factor, True), right), 1, 0.0)
     return _with_intercept(solution, roots, rows, fit_intercept)
+
+
+def targets_of(rows: Source) -> Block:
+    """The targets and weights of all rows; the block has no columns if rows are not in memory."""
+    if rows.resident:
+        return rows.take(np.arange(rows.shape[0]))
+    parts = list(rows.map(_targets_of_block))
+    y = np.concatenate([part[0] for part in parts])
+    weights = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
+    return Block(np.empty((len(y), 0)), y, weights)
+
+
+def _targets_of_block(block: Block) -> tuple[Any, Any]:
+    return block.y, block.weights
 
 
 def _weighted_targets(rows: Block, fit_intercept: bool) -> tuple[Array, Array]:

@@ -20,18 +20,25 @@ from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
 from kernelsieve.linalg.block_descent import Limits, block_size
 from kernelsieve.linalg.iterative_ridge import (
+    KEPT_BYTES,
     FeatureBlocks,
     landmark_guess,
     solve_exact,
     solve_exact_at_once,
     solve_exact_by_blocks,
+    targets_of,
 )
 from kernelsieve.linalg.solvers import Solution
-from kernelsieve.sources.base import ArraySource, Block
+from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
+from kernelsieve.sources.base import ArraySource, Block, Source
 
 LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
 LANDMARKS = 1000  # of the preconditioner that is tried beside the features
+# More of them if the condition number on some rows is above this: so many as cost about as much as
+# these products with K.
+WELL_CONDITIONED, LANDMARK_PRODUCTS = 4.0, 4.0
+PIVOT_ROWS = 20_000  # that landmarks are chosen among if not all rows are in memory
 # alpha below so many times the rounding of a kernel matrix in float32 needs float64.
 SAFE_ALPHA = 8.0
 # `product_work` up to which refine="auto" tries the kernel: about a second on one core.
@@ -113,7 +120,7 @@ class FullKernel:
             return solve_exact_at_once(
                 self.kernel, exact, self.alpha, self.fit_intercept, self.n_jobs
             )
-        coarse = self._coarse(exact)
+        coarse = self._coarse(exact.X, exact)
         quick = self._matrix(exact, np.float32 if coarse else np.float64)
         if _too_slow(quick, exact.y.shape[1] + 1, stop.deadline):
             return self._solve_by_blocks(rows, exact, quick, stop, start)
@@ -131,6 +138,34 @@ class FullKernel:
                 start=start,
                 deadline=stop.deadline,
             )
+
+    def solve_streamed(self, rows: Source, stop: Stop) -> tuple[Solution, Array, Array]:
+        """Dual coefficients, intercepts and targets of rows that are not in memory.
+
+        Neither the rows nor their features are kept: both are read or computed anew in every pass.
+        """
+        n = rows.shape[0]
+        some = rows[np.sort(keyed_rows(n, min(n, PIVOT_ROWS), self.seed, "pivots"))]
+        some = some.astype(np.float64, copy=False)
+        targets = targets_of(rows)
+        coarse = self._coarse(some, targets)
+        exact = StreamedKernelMatrix(self.kernel, rows, np.float64, self.n_jobs)
+        quick = StreamedKernelMatrix(self.kernel, rows, np.float32, self.n_jobs)
+        evaluate = _InFloat64(self.preconditioner(Block(some), n))
+        blocks = FeatureBlocks(evaluate, rows, self.block_rows, self.n_jobs)
+        with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
+            solution, intercepts = solve_exact(
+                exact,
+                blocks,
+                self.alpha,
+                self.fit_intercept,
+                stop.tol,
+                stop.max_iter,
+                report,
+                coarse=quick if coarse else None,
+                deadline=stop.deadline,
+            )
+        return solution, intercepts, targets.y
 
     def _solve_by_blocks(
         self, rows: Block, exact: Block, quick: KernelMatrix, stop: Stop, start: Array | None
@@ -185,22 +220,35 @@ class FullKernel:
         assert found.landmark_indices_ is not None  # they are rows
         return found, found.landmark_indices_
 
-    def _coarse(self, rows: Block) -> bool:
-        """Whether K + alpha I keeps its meaning if K is rounded to float32."""
-        rounding = float(np.finfo(np.float32).eps) / 2 * math.sqrt(len(rows))
-        largest = 1.0 if rows.weights is None else float(np.max(rows.weights))
-        bounded = bool((self.kernel.diag(rows.X[:TRIAL_ROWS]) <= 1.0 + 1e-9).all())
+    def _coarse(self, X: Any, targets: Block) -> bool:
+        """Whether K + alpha I keeps its meaning if K is rounded to float32; X are some rows."""
+        rounding = float(np.finfo(np.float32).eps) / 2 * math.sqrt(len(targets))
+        largest = 1.0 if targets.weights is None else float(np.max(targets.weights))
+        bounded = bool((self.kernel.diag(X[:TRIAL_ROWS]) <= 1.0 + 1e-9).all())
         return bounded and self.alpha > SAFE_ALPHA * rounding * largest
 
-    def preconditioner(self, rows: Block) -> FeatureMap:
-        """The features, or landmarks of the same kernel if those leave fewer iterations."""
+    def preconditioner(self, rows: Block, n_rows: int | None = None) -> FeatureMap:
+        """The features, or landmarks of the same kernel if those leave fewer iterations.
+
+        ``n_rows`` is the number of all rows if these are some of them.
+        """
         features, n = self.features, len(rows)
         if _are_pivots(features):
             return features
         landmarks = pivots(self.kernel, n, self.seed, self.n_jobs).fit(rows.X)
         some = rows.X[np.sort(keyed_rows(n, min(n, TRIAL_ROWS), self.seed, "preconditioner"))]
-        sample = KernelSample(self.kernel, some, self.alpha, n, self.n_jobs)
-        return min((landmarks, features), key=lambda map_: _condition(sample, map_))
+        sample = KernelSample(self.kernel, some, self.alpha, n_rows or n, self.n_jobs)
+        left = {_condition(sample, map_): map_ for map_ in (features, landmarks)}
+        most = self._most_landmarks(*rows.X.shape)
+        if min(left) > WELL_CONDITIONED and most > LANDMARKS:
+            more = pivots(self.kernel, n, self.seed, self.n_jobs, most).fit(rows.X)
+            left[_condition(sample, more)] = more
+        return left[min(left)]
+
+    def _most_landmarks(self, n_rows: int, n_columns: int) -> int:
+        """Landmarks whose features cost what some products with K do, and can be kept."""
+        work = LANDMARK_PRODUCTS * product_work(self.kernel, n_rows, n_columns)
+        return int(min(math.sqrt(work / n_rows), KEPT_BYTES / (8 * n_rows)))
 
     def affordable(self, n_rows: int, n_columns: int) -> bool:
         """Whether some tens of iterations take seconds rather than minutes."""
@@ -209,8 +257,18 @@ class FullKernel:
     def most_iterations(self, rows: Block) -> int:
         """How many iterations the learned default may take in each solve."""
         work = product_work(self.kernel, *rows.X.shape)
-        slow = 1.0 if self._coarse(rows) else FLOAT64_COST
+        slow = 1.0 if self._coarse(rows.X, rows) else FLOAT64_COST
         return int(np.clip(SOLVE_WORK / (slow * work), *ITERATIONS))
+
+
+@dataclass(frozen=True)
+class _InFloat64:
+    """The features of blocks in float64, wherever the blocks are."""
+
+    features: FeatureMap
+
+    def __call__(self, X: Any) -> Any:
+        return self.features._transform_block(X.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True)
@@ -307,10 +365,12 @@ def pays(refined: Array, features: Array, weights: Array | None, worth: float = 
     return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
 
 
-def pivots(kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None) -> NystromFeatures:
+def pivots(
+    kernel: Kernel, n_rows: int, seed: int, n_jobs: int | None, most: int | None = None
+) -> NystromFeatures:
     """Landmarks by pivoted Cholesky, not fitted yet: the best preconditioner that is known here."""
     return NystromFeatures(
-        min(n_rows, LANDMARKS),
+        min(n_rows, most or LANDMARKS),
         kernel=kernel,
         landmarks="rpcholesky",
         random_state=seed,

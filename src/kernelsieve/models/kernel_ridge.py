@@ -38,7 +38,13 @@ from kernelsieve._state import (
     whole,
     wrong,
 )
-from kernelsieve._validation import check_choice, check_count, check_points, check_positive
+from kernelsieve._validation import (
+    check_choice,
+    check_count,
+    check_memory,
+    check_points,
+    check_positive,
+)
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Kernel, Product
@@ -55,12 +61,14 @@ from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.linalg.rounding import Float32Rounding, corrected, residual_sums
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._base import (
+    LARGEST_BLOCK,
     FeatureModel,
     columns_of,
     finite,
     is_learned,
     mixing_of,
     times,
+    without_targets,
 )
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
@@ -83,7 +91,14 @@ from kernelsieve.models.local import (
     most_judges,
 )
 from kernelsieve.models.predictor import Predictor, ridge_scores
-from kernelsieve.sources.base import ArraySource, Block, Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    joined,
+    lazy_on_dask,
+)
 from kernelsieve.sources.summaries import Marginals, sampled_rows, squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
@@ -96,6 +111,7 @@ FLOAT32_ERROR, FLOAT32_BOUND = 1e-4, 3e-3
 ROUNDING_ROWS = 512  # on which the error is estimated
 LEVERAGE_WORK = 5e11  # multiplications up to which all rows get leave-one-out residuals
 LOCAL_ROWS = 1024  # corrected at a time
+FITTED_ROWS = 65_536  # of a refined model that a prediction converts to float64 at a time
 
 
 def by_output(size: str, dtype: tuple[type[np.generic], ...] = FLOAT64) -> Rule:
@@ -177,7 +193,8 @@ class KernelRidge(RegressorMixin, FeatureModel):
         after conjugate gradients if that changes predictions by less than a tenth of ``tol``, in
         deviations of the target; predictions then take half the time.
     X_fit_ : {ndarray, CSR} of shape (n, d)
-        After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to.
+        After a fit with ``refine=True``: the rows that ``dual_coef_`` belongs to. Those of a
+        ``NpySource`` stay in its file, which must not change while the model is used.
     residual_ : float
         After a fit with ``refine=True``: the largest relative residual of the linear systems; 0 for
         a direct solver.
@@ -295,9 +312,11 @@ class KernelRidge(RegressorMixin, FeatureModel):
         refine = check_choice(self.refine, "refine", (True, False, "auto", "local"))
         rows = self._with_columns(self._numeric(X, y, sample_weight))
         self._forget()
+        if refine is True:
+            check_room(rows)
         # A preconditioner is chosen for the kernel alone: features for the target would be wasted.
         blind = refine is True and not is_learned(self._fresh_features().kernel)
-        seen = ArraySource(rows.in_memory("refine=True")) if blind else rows
+        seen = without_targets(rows) if blind else rows
         self._fit_features(seen, alpha=alpha)
         shown = sampled_rows(rows)
         rows.expect(shown)  # after the map took its own rows: the next pass collects these
@@ -487,12 +506,18 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self, rows: Source, alpha: float, stop: Stop, start: NDArray[np.float64] | None = None
     ) -> None:
         """Solve for the kernel itself, from a guess of the dual coefficients if there is one."""
-        whole = rows.take(np.arange(rows.shape[0]))
-        full = self._full_kernel(alpha, len(whole))
-        solution, intercepts = full.solve(whole, stop, start)
-        self.X_fit_ = whole.X
+        n = rows.shape[0]
+        full = self._full_kernel(alpha, n)
+        if rows.resident or n <= LARGEST_KERNEL_MATRIX:
+            whole = rows.take(np.arange(n))
+            solution, intercepts = full.solve(whole, stop, start)
+            kept, targets = whole.X, whole.y
+        else:
+            solution, intercepts, targets = full.solve_streamed(rows, stop)
+            kept = kept_rows(rows)
+        self.X_fit_ = kept
         self.residual_ = solution.residual
-        dual = narrowed(self._converged(solution, stop), whole.y, stop.tol)
+        dual = narrowed(self._converged(solution, stop), targets, stop.tol)
         self._set_dual(dual, intercepts)
 
     def _set_dual(self, dual: NDArray[Any], intercepts: NDArray[np.float64]) -> None:
@@ -765,13 +790,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
     def _predict_exact(self, X: Any) -> NDArray[Any]:
         """n kernel values for every row, in the float type that the coefficients need."""
         kernel, dual = self.features_.kernel_, self.dual_coef_
-        X_fit = self.X_fit_.astype(np.float64, copy=False)
         columns = dual.reshape(len(dual), -1)
+        fitted = ArraySource(self.X_fit_, columns)
 
         def values(block: Block) -> NDArray[Any]:
             rows = check_points(block.X, missing=kernel.allows_missing).astype(np.float64)
-            K = KernelMatrix(kernel, rows, X_fit, dtype=dual.dtype, n_jobs=1)
-            return (K @ columns).reshape(len(block), *dual.shape[1:])
+            total = np.zeros((len(block), columns.shape[1]))
+            for known in fitted.parts(FITTED_ROWS):  # which may be in a file
+                X = known.X.astype(np.float64, copy=False)
+                total += KernelMatrix(kernel, rows, X, dtype=dual.dtype, n_jobs=1) @ known.y
+            return total.reshape(len(block), *dual.shape[1:])
 
         size = self._rows_per_block(X.shape[0])
         return self._with_intercept(list(as_source(X).map(values, size, self.n_jobs)), X.dtype)
@@ -866,6 +894,31 @@ class KernelRidge(RegressorMixin, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def check_room(rows: Source) -> None:
+    """Refuse rows that a refined model has to keep in memory, and that do not fit."""
+    if rows.resident or rows.sparse or rows.stored is not None:
+        return
+    n, d = rows.shape
+    check_memory(
+        float(n) * d * rows.dtype.itemsize,
+        f"keeping the {n:,} rows of {d:,} columns, which predictions with refine=True need,",
+        "write them to a file with the source's save('rows.npy') and fit NpySource('rows.npy', y), "
+        "whose rows stay there; or use refine=False, which keeps no rows",
+    )
+
+
+def kept_rows(rows: Source) -> Any:
+    """All rows, in a file if they are in one, or in memory in the float type that they have."""
+    if rows.stored is not None:
+        return rows.stored
+    if rows.sparse:
+        return joined([Block(X) for X in rows.blocks()]).X
+    kept = np.empty(rows.shape, dtype=rows.dtype)
+    for block in rows.parts(LARGEST_BLOCK):
+        kept[block.rows] = block.X
+    return kept
 
 
 def _needed_rows(dual: NDArray[Any], diagonal: NDArray[Any], error: float) -> NDArray[np.int64]:

@@ -140,6 +140,11 @@ class Source(ABC):
         return False
 
     @property
+    def stored(self) -> Any:
+        """All rows as a matrix that is mapped from a file; None if there is none."""
+        return None
+
+    @property
     def size(self) -> int:
         """Number of rows times number of columns."""
         return self.shape[0] * self.shape[1]
@@ -567,6 +572,10 @@ class View(Changed):
     @property
     def resident(self) -> bool:
         return self.base.resident
+
+    @property
+    def stored(self) -> Any:
+        return self.base.stored
 
     @property
     def rows_cache(self) -> dict[str, Any]:

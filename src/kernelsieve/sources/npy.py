@@ -58,6 +58,12 @@ class NpySource(StreamSource):
         self._block_rows = max(1, BLOCK_BYTES // row_bytes)
         self.n_blocks = -(-len(self._X) // self._block_rows)
 
+    @property
+    def stored(self) -> Any:
+        """The file's rows, unless they are of another type or order than models keep."""
+        usable = self._X.dtype == self.dtype and self._X.flags.c_contiguous
+        return np.asarray(self._X) if usable else None
+
     def raw_blocks(self) -> Iterator[tuple[Any, Any]]:
         for start in range(0, len(self._X), self._block_rows):
             rows = slice(start, start + self._block_rows)
