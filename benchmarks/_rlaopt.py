@@ -2,8 +2,8 @@
 
 rlaopt 0.1.0 has conjugate gradients and Nystrom preconditioners, but no kernels, and no longer the
 ASkotch of its authors' paper (Rathore, Frangella, Yang, Derezinski and Udell 2025). So products
-with the Gaussian kernel are tiles in torch here, and ASkotch is Algorithm 3 of the paper on
-rlaopt's Nystrom preconditioner, with the settings of its experiments.
+with the Gaussian kernel are tiles in torch here, and ASkotch is written after that paper on
+rlaopt's Nystrom preconditioner: blocks of n / 100 rows, sketches of rank 100, momentum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 TILE = 512, 2048  # entries of K at a time: 4 MiB of float32
-PCG_RANK, BLOCK_RANK = 100, 100  # of the sketches, as in the paper
-BLOCKS = 100  # a block has n / 100 rows, as in the paper
+PCG_RANK, BLOCK_RANK = 100, 100  # of the sketches
+BLOCKS = 100  # a block has n / 100 rows
 POWER_STEPS = 10  # for the largest eigenvalue that a sketch leaves
 TOL = 1e-4  # relative residual at which float32 has done what it can
 

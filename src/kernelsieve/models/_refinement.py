@@ -37,7 +37,7 @@ TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
 LANDMARKS = 1000  # of the preconditioner that is tried beside the features
 # More of them if the condition number on some rows is above this: so many as cost about as much as
 # these products with K.
-WELL_CONDITIONED, LANDMARK_PRODUCTS = 4.0, 4.0
+WELL_CONDITIONED, LANDMARK_PRODUCTS = 4.0, 6.0
 PIVOT_ROWS = 20_000  # that landmarks are chosen among if not all rows are in memory
 # alpha below so many times the rounding of a kernel matrix in float32 needs float64.
 SAFE_ALPHA = 8.0
