@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from kernelsieve import (
@@ -18,7 +19,7 @@ from kernelsieve import (
     RowNormFeatures,
 )
 from kernelsieve.engine.space import RowPlan, TableSpace
-from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
+from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product, learn
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import as_source
@@ -295,3 +296,14 @@ def test_the_product_of_many_first_functions_never_vanishes() -> None:
     X = np.random.default_rng(0).standard_t(1.5, size=(50, 128))
     features = RowNormFeatures(30, kernel=Product(3.0), random_state=0, n_jobs=1).fit(X)
     assert np.isfinite(features.transform(X)).all()
+
+
+@pytest.mark.parametrize(
+    "kind", [AdaptiveFeatures, RowNormFeatures, NystromFeatures, FourierFeatures]
+)
+def test_sparse_rows_of_a_kernel_with_warps_are_spelled_out(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * (rng.random((60, 4)) < 0.5)
+    kernel = learn(X, np.sin(X[:, 0]), random_state=0).kernel
+    features = kind(20, kernel=kernel, random_state=0).fit(X)
+    np.testing.assert_allclose(features.transform(sp.csr_array(X)), features.transform(X))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
-from kernelsieve.tables import TableError, TableNotice, read_table, readers
+from kernelsieve.tables import TableError, TableNotice, read_table, readers, text_files
 from kernelsieve.tables.facts import monomial_facts
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches
@@ -24,7 +24,7 @@ QUICK = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "LARGEST_CELL", 4096)
+    monkeypatch.setattr(text_files, "LARGEST_CELL", 4096)
     monkeypatch.setattr(readers, "PARQUET_ROWS", 100)
 
 

@@ -191,8 +191,14 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if not isinstance(self.kernel_, BOUNDED):  # those are defined everywhere
             self.kernel_.check_domain(X)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._fill(X, out)
+            self._fill(self._spelled_out(X), out)
         self._check_finite(out, X)
+
+    def _spelled_out(self, X: Any) -> Any:
+        """The block, dense if the kernel has warps or categories."""
+        if sp.issparse(X) and isinstance(self.kernel_, Product):
+            return X.toarray() if self.kernel_.needs_dense_rows(X.shape[1]) else X
+        return X
 
     def _check_finite(self, values: NDArray[Any], X: Any) -> None:
         if isinstance(self.kernel_, BOUNDED):  # no row is too long for these

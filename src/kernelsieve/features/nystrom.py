@@ -236,7 +236,7 @@ class NystromFeatures(FeatureMap):
             np.matmul(C, self.whitening_, out=out)
 
     def _raw_block(self, X: Any) -> NDArray[Any]:
-        return self.kernel_.between(X, self.landmarks_, n_jobs=1)
+        return self.kernel_.between(self._spelled_out(X), self.landmarks_, n_jobs=1)
 
     @property
     def _mixing(self) -> NDArray[Any] | None:

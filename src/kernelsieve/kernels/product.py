@@ -477,9 +477,21 @@ class Product(Kernel):
         families = self.families_for(n_columns)
         return {families[column] for column in self.active(n_columns)}
 
+    def needs_dense_rows(self, n_columns: int) -> bool:
+        """Whether zeros have to be spelled out: for warps, and for categories.
+
+        Parameters
+        ----------
+        n_columns : int
+
+        Returns
+        -------
+        bool
+        """
+        return self.warps is not None or "categorical" in self._active_families(n_columns)
+
     def _check_sparse(self, X: Any) -> None:
-        families = self._active_families(X.shape[1])
-        if self.warps is not None or "categorical" in families:
+        if self.needs_dense_rows(X.shape[1]):
             raise ValueError(
                 f"{self!r} has warps or categories, which need dense rows: pass X.toarray()"
             )

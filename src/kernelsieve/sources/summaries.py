@@ -60,7 +60,7 @@ class Moments:
         """Summarise a block of rows."""
         n, d = X.shape
         if sp.issparse(X):
-            squares = weighted_counts(X.indices, np.square(X.data, dtype=np.float64), d)
+            squares = weighted_counts(X.indices, _squares(X.data), d)
             total = float(X.data.sum(dtype=np.float64))
             mean = total / (n * d)
             apart = float(np.sum(np.square(X.data - mean, dtype=np.float64)))
@@ -289,7 +289,7 @@ def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[
     def block(rows: slice) -> None:
         if sp.issparse(X):
             ends = X.indptr[rows.start : rows.stop + 1]  # scipy would copy a slice
-            squares = np.square(X.data[ends[0] : ends[-1]], dtype=np.float64)
+            squares = _squares(X.data[ends[0] : ends[-1]])
             filled = np.flatnonzero(np.diff(ends))  # a sum over no entries is not empty to numpy
             norms[rows][filled] = np.add.reduceat(squares, ends[filled] - ends[0])
         else:
@@ -298,6 +298,12 @@ def squared_norms(X: Any, center: NDArray[np.float64] | None = None) -> NDArray[
 
     map_row_blocks(block, X.shape[0], BLOCK_ROWS)
     return norms
+
+
+def _squares(values: NDArray[Any]) -> NDArray[np.float64]:
+    """In float64; infinite where they overflow, which callers look for."""
+    with np.errstate(over="ignore"):
+        return np.square(values, dtype=np.float64)
 
 
 def second_moments(X: NDArray[Any], center: NDArray[np.float64] | None) -> NDArray[np.float64]:

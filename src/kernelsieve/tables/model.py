@@ -649,7 +649,7 @@ class TableModel(PersistentEstimator):
         Examples
         --------
         >>> sizes = [40.0, 55.0, 62.0, 70.0, 83.0, 91.0] * 5
-        >>> model = TableModel("rent").fit({"size": sizes, "rent": [9 * s for s in sizes]})
+        >>> model = TableModel("rent").fit({"size": sizes, "rent": [9.01 * s for s in sizes]})
         >>> bool(abs(model.predictor()({"size": 60.0}) - 540) < 30)
         True
         """

@@ -36,7 +36,7 @@ class TablePredictor:
     --------
     >>> from kernelsieve import TableModel
     >>> sizes = [40.0, 55.0, 62.0, 70.0, 83.0, 91.0] * 5
-    >>> flats = {"size": sizes, "town": ["Ulm", "Bonn"] * 15, "rent": [9 * s for s in sizes]}
+    >>> flats = {"size": sizes, "town": ["Ulm", "Bonn"] * 15, "rent": [9.01 * s for s in sizes]}
     >>> predict = TableModel("rent").fit(flats).predictor()
     >>> bool(abs(predict({"size": 60.0, "town": "Ulm"}) - 540) < 30)
     True
