@@ -57,7 +57,7 @@ class LearnOptions:
     apart_rows, known_rows : int
         Rows set apart, and rows that they are predicted from, while kernels are compared.
     left_out_at_last : int
-        Up to so many rows have the last word on alpha, by leave-one-out.
+        If no more rows have chosen, they have the last word on alpha, by leave-one-out.
     final_rows : int
         Rows that they are predicted from when the width and alpha of the winner are settled.
     judged_rows, judged_landmarks : int
@@ -496,15 +496,17 @@ class KernelSearch:
         return self.with_safe_alpha(again, learner, np.arange(self.rows.shape[0])), learner
 
     def with_safe_alpha(self, judged: Judged, learner: Learner, among: Rows) -> Judged:
-        """The same, with a larger alpha if leave-one-out errors of some of the rows ask for it.
+        """The same, with a larger alpha if the leave-one-out errors of these rows ask for it.
 
         Once the target has chosen the rates, the alpha of the lowest leave-one-out error is too
         small rather than too large: an even smaller one is certainly wrong. A few hundred rows that
-        judge may hold none of the wild ones for which a larger one is needed.
+        judge may hold none of the wild ones for which a larger one is needed. Some of many rows
+        would not do: where rows have near twins, a part of them asks for too large an alpha.
         """
-        if self.alphas is not None or self._late():
+        many = len(among) > self.options.left_out_at_last
+        if many or self.alphas is not None or self._late():
             return judged
-        rows = self.rows.take(self._some(among, self.options.left_out_at_last))
+        rows = self.rows.take(among)
         judge = LeftOut(rows, np.ones(len(rows.y), dtype=bool), *self._ridge())
         kernel, step, alpha = self.kernel(judged, learner), self.options.alpha_step, judged.alpha
         with one_thread_in_blas():
