@@ -125,19 +125,8 @@ class FullKernel:
         if _too_slow(quick, exact.y.shape[1] + 1, stop.deadline):
             return self._solve_by_blocks(rows, exact, quick, stop, start)
         blocks = self._blocks(self.preconditioner(rows), exact)
-        with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
-            return solve_exact(
-                self._matrix(exact, np.float64) if coarse else quick,
-                blocks,
-                self.alpha,
-                self.fit_intercept,
-                stop.tol,
-                stop.max_iter,
-                report,
-                coarse=quick if coarse else None,
-                start=start,
-                deadline=stop.deadline,
-            )
+        fine = self._matrix(exact, np.float64) if coarse else quick
+        return self._by_gradients(fine, quick if coarse else None, blocks, stop, start)
 
     def solve_streamed(self, rows: Source, stop: Stop) -> tuple[Solution, Array, Array]:
         """Dual coefficients, intercepts and targets of rows that are not in memory.
@@ -153,19 +142,26 @@ class FullKernel:
         quick = StreamedKernelMatrix(self.kernel, rows, np.float32, self.n_jobs)
         evaluate = _InFloat64(self.preconditioner(Block(some), n))
         blocks = FeatureBlocks(evaluate, rows, self.block_rows, self.n_jobs)
+        solution, intercepts = self._by_gradients(exact, quick if coarse else None, blocks, stop)
+        return solution, intercepts, targets.y
+
+    def _by_gradients(
+        self, K: Any, coarse: Any, blocks: FeatureBlocks, stop: Stop, start: Array | None = None
+    ) -> tuple[Solution, Array]:
+        """Conjugate gradients, with the features of the blocks as preconditioner."""
         with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
-            solution, intercepts = solve_exact(
-                exact,
+            return solve_exact(
+                K,
                 blocks,
                 self.alpha,
                 self.fit_intercept,
                 stop.tol,
                 stop.max_iter,
                 report,
-                coarse=quick if coarse else None,
+                coarse=coarse,
+                start=start,
                 deadline=stop.deadline,
             )
-        return solution, intercepts, targets.y
 
     def _solve_by_blocks(
         self, rows: Block, exact: Block, quick: KernelMatrix, stop: Stop, start: Array | None
