@@ -169,6 +169,7 @@ def waterfall(values: ShapleyValues, row: int, top: int, ax: Axes | None = None)
         start += step
     ax.axvline(float(base), color=GREY, lw=0.8, ls=":")
     ax.set_yticks(np.arange(len(steps)), [name for name, _ in steps], fontsize=8)
+    ax.use_sticky_edges = False  # a bar that ends at the axis looks cut
     ax.margins(x=0.15)
     ax.set_title(f"mean {float(base):.4g}, prediction {start:.4g}", loc="left", fontsize=10)
     return quiet(ax)
