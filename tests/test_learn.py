@@ -488,6 +488,58 @@ def test_a_column_that_was_dropped_too_early_comes_back(family: str) -> None:
     assert learner.widened(everything) == []
 
 
+@pytest.mark.parametrize("family", ["matern32", "matern52", "gaussian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_matter_only_together_come_back(family: str, seed: int) -> None:
+    """At a tiny rate neither of the two has a slope: their product has mean 0 along each."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 30))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 7] * X[:, 9] + 0.1 * rng.normal(size=600)
+    learner = Learner.on(ArraySource(X, y[:, None]), 600, seed=0)
+    (strong,) = learner.refine([learner.equal(family).restricted(np.array([0]))])
+    (wider,) = learner.widened(strong)
+    assert {7, 9} <= set(wider.columns)
+    refined = learner.refine([wider])[0]
+    assert {0, 7, 9} == set(refined.columns[np.argsort(-refined.rates.sum(axis=0))[:3]])
+
+
+@pytest.mark.parametrize("rule", ["likelihood", "leave-one-out"])
+def test_what_mere_noise_is_worth(rule: str) -> None:
+    """The minimum of the objective over the noise, without a kernel, whatever the weights."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(700, 2)), np.append(rng.normal(size=500), 3 * rng.normal(size=200))
+    rows = ArraySource(X, y[:, None], rng.uniform(0.2, 3.0, 700))
+    learner = Learner.on(rows, 700, seed=0, rule=rule)
+    some = slice(None, 500)
+    objective = Objective(
+        np.zeros((2, 500, 1)), family_codes(["gaussian"]), learner.target[some],
+        learner.noise[some], NOTHING, rule,
+    )  # fmt: skip
+    with one_thread():
+        values = [objective(np.array([0.0, 0.0, -40.0, log]))[0] for log in np.linspace(-3, 3, 601)]
+    assert learner._value_of_noise() == pytest.approx(min(values), abs=1e-4)
+
+
+def test_a_family_that_found_nothing_begins_again_with_a_narrow_kernel(monkeypatch) -> None:
+    """Whatever the variance of the first rows; those that found something do not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 20))
+    y = np.sign(np.sin(6 * X[:, 0]) * np.sin(6 * X[:, 1])) * np.where(np.arange(600) < 300, 1, 0.2)
+    learner = Learner.on(ArraySource(X, y[:, None]), 600, seed=0)
+    tries = []
+    tried = Learner._tried
+
+    def watched(self, what, *others):
+        tries.append([(family, stretch) for family, _, _, stretch in what])
+        return tried(self, what, *others)
+
+    monkeypatch.setattr(Learner, "_tried", watched)
+    first = learner.screen(LEARNABLE)[: len(LEARNABLE)]
+    nothing = [fit.family for fit in first if fit.value > learner._value_of_noise() - 0.03]
+    assert nothing
+    assert [family for family, stretch in tries[1] if stretch > 1.0] == nothing
+
+
 def test_a_classifier_says_what_it_learned() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))

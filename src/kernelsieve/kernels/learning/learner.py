@@ -32,7 +32,7 @@ SCREENED_ITERATIONS = 30
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FIRST_ROWS, FIRST_ITERATIONS = 300, 15  # of the search that picks them among more columns
-NOTHING_FOUND = 0.47  # the objective, which is 0.5 for a kernel that explains nothing
+NOTHING_FOUND = 0.03  # how far below that of mere noise the objective must be to mean something
 NARROWER = 6.0
 FAR_BEHIND = 0.1
 FEWEST_OF_CLASS = 20  # rows of a rare class
@@ -126,13 +126,15 @@ class Learner:
             order = np.argsort(-glance.rates.sum(axis=0), kind="stable")
             kept = np.sort(glance.columns[order[:MOST_COLUMNS]])
         first = self._tried([(family, kept, None, 1.0) for family in families], deadline, verbose)
-        best = min(first, key=lambda fit: fit.value)
-        again: list[tuple[str, NDArray[np.int64], Fit | None, float]] = []
-        if best.value > NOTHING_FOUND:  # a narrow kernel may find what a wide one does not see
-            again = [(family, kept, None, NARROWER) for family in families]
-        else:  # a search that ended far behind may have been stuck
-            behind = [fit.family for fit in first if fit.value > best.value + FAR_BEHIND]
-            again = [(family, best.columns, moved(best, family), 1.0) for family in behind]
+        best, nothing = min(fit.value for fit in first), self._value_of_noise() - NOTHING_FOUND
+        # A narrow kernel may find what a wide one does not see, ...
+        again: list[tuple[str, NDArray[np.int64], Fit | None, float]] = [
+            (fit.family, kept, None, NARROWER) for fit in first if fit.value > nothing
+        ]
+        if best <= nothing:  # ... and one that ended far behind may have been stuck.
+            found = min(first, key=lambda fit: fit.value)
+            behind = [fit.family for fit in first if fit.value > best + FAR_BEHIND]
+            again += [(family, found.columns, moved(found, family), 1.0) for family in behind]
         return [*first, *self._tried(again, deadline, verbose)]
 
     def refine(
@@ -197,6 +199,14 @@ class Learner:
                 n_jobs=self.n_jobs,
             )
         return self.pruned(fit, IDLE, n_rows)
+
+    def _value_of_noise(self) -> float:
+        """The objective on few rows for a kernel that explains nothing."""
+        target, noise = self.target[:SCREENED_ROWS], self.noise[:SCREENED_ROWS]
+        if self.rule != "likelihood":
+            return 0.5 * float(np.mean(target**2))
+        size = float(np.mean(target**2 / noise[:, None]))
+        return 0.5 * (1.0 + float(np.log(max(size, 1e-300)) + np.mean(np.log(noise))))
 
     def _tried(
         self,

@@ -31,7 +31,8 @@ IDLE = (0.02, 0.01, 1e-3)  # the same after a search on few rows, which does not
 PRICE, PRICE_OF_CHOICE = 0.3, 0.01  # and so much more for each column to choose from
 
 PROBE_RATE = 1e-3  # of columns that may come back: so small that all together change little
-MOST_ADDED = 8  # columns that come back at a time
+PROBE_TOGETHER = 4.0  # and a rate that is so much less than where a search of them would begin
+MOST_ADDED = 8  # columns that come back at a time, by either rate
 
 
 @dataclass(frozen=True)
@@ -266,22 +267,28 @@ def widened(
 ) -> Fit | None:
     """The same with columns that it lacks and that the objective asks for; None without any.
 
-    A search on few rows drops columns whose effect is below the noise that it sees. At a tiny rate
-    the slope of the objective, on more rows and with the other columns in place, tells them apart.
+    A search on few rows drops columns whose effect is below the noise that it sees. The slope of
+    the objective, on more rows and with the other columns in place, tells them apart: at a tiny
+    rate those that matter alone, at a larger one those that matter together.
     """
     missing = np.setdiff1d(usable, fit.columns)
     if not len(missing):
         return None
-    probed = _with_columns(fit, missing, np.log(PROBE_RATE))
-    objective = _objective(parts, columns, probed.columns, target, noise, fit.family, rule, 1)
-    slopes = objective(probed.parameters)[1][: 2 * len(probed.columns)].reshape(2, -1).sum(axis=0)
-    wanted = slopes[np.searchsorted(probed.columns, missing)]
-    order = np.argsort(wanted, kind="stable")[:MOST_ADDED]
-    added = missing[order[wanted[order] < 0]]
+
+    def asked_for(rate: float) -> NDArray[np.int64]:
+        probed = _with_columns(fit, missing, np.log(rate))
+        objective = _objective(parts, columns, probed.columns, target, noise, fit.family, rule, 1)
+        slopes = objective(probed.parameters)[1][: 2 * len(probed.columns)].reshape(2, -1)
+        wanted = slopes.sum(axis=0)[np.searchsorted(probed.columns, missing)]
+        order = np.argsort(wanted, kind="stable")[:MOST_ADDED]
+        return missing[order[wanted[order] < 0]]
+
+    together = start_rate(fit.family, len(missing)) / PROBE_TOGETHER
+    added = np.union1d(asked_for(PROBE_RATE), asked_for(together))
     if not len(added):
         return None
     rate = start_rate(fit.family, len(fit.columns) + len(added)) / 2.0
-    return _with_columns(fit, np.sort(added), np.log(rate))
+    return _with_columns(fit, added, np.log(rate))
 
 
 def _with_columns(fit: Fit, added: NDArray[np.int64], log_rate: float) -> Fit:
