@@ -333,7 +333,7 @@ def mixed_points(n: int = 400) -> tuple[Array, tuple[str, ...], Array]:
 def test_tables_hold_the_functions(dtype: Any) -> None:
     """Where there are tables, beyond them, for missing values and for levels never seen."""
     points, families, rates = mixed_points()
-    basis = LocalBasis.adapted(families, rates, ColumnCells.of_points(points), 1e-9)
+    basis = LocalBasis.adapted(families, rates, ColumnCells.of_rows(points), 1e-9)
     rng = np.random.default_rng(4)
     new = np.vstack([points, points + 3.0 * rng.normal(size=points.shape)]).astype(dtype)
     new[:400, 4] = points[:, 4]
@@ -353,7 +353,7 @@ def test_tables_hold_the_functions(dtype: Any) -> None:
 def test_used_tents_are_evaluated() -> None:
     values = line("normal")
     basis = LocalBasis.adapted(
-        ("laplacian",), np.ones(1), ColumnCells.of_points(values[:, None]), 1e-9
+        ("laplacian",), np.ones(1), ColumnCells.of_rows(values[:, None]), 1e-9
     )
     draws = np.array([0], np.uint64), np.array([1]), np.array([0]), basis.n_orders - 1
     words = np.ones(1, dtype=np.uint64)

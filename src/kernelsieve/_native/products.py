@@ -37,19 +37,26 @@ def atom_ranges(coordinates, ranges):
 
 
 @native
-def fill_cells(values, inverse_width, most, numbers, low, high, counts):
+def fill_cells(values, inverse_width, largest, most, numbers, low, high, counts):
     """Count values by floor(value * inverse_width) in a hash table of open addressing.
 
-    counts is 0 where a slot is empty. Returns the number of missing values, or -1 if more than
-    ``most`` cells are occupied.
+    counts is 0 where a slot is empty. Values beyond +-``largest`` count as that. Returns the number
+    of missing values, or -1 if more than ``most`` cells are occupied.
     """
     mask = len(numbers) - 1
     used = 0
     missing = 0
+    slot = np.int64(0)
+    last = np.nan
     for value in values:
+        if value == last:  # as in most rows of most columns of codes and flags
+            counts[slot] += 1
+            continue
         if np.isnan(value):
             missing += 1
             continue
+        last = value
+        value = min(max(value, -largest), largest)
         number = np.floor(value * inverse_width) + 0.0  # no negative zero
         key = np.int64(number) if abs(number) < 1e18 else np.int64(number * 1e-300 * 1e9)
         slot = ((key & 0x7FFFFFFF) * 2654435761 >> 12) & mask

@@ -431,7 +431,7 @@ class CentredSpace:
         options: EngineOptions,
     ) -> None:
         self.frame, self.max_order, self.options = frame, max_order, options
-        cells = rows.reduce(lambda block: ColumnCells.of_points(frame.points(block.X)), BLOCK_ROWS)
+        cells = rows.reduce(lambda block: ColumnCells.of_rows(block.X, frame.points), BLOCK_ROWS)
         self.bases = [
             centred_basis(family, column, float(rate), tol)
             for family, rate, column in zip(families, rates, cells.columns, strict=True)

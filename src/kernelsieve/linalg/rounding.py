@@ -9,10 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._parallel import row_blocks
 from kernelsieve.linalg.normal_equations import RidgeSolution
 from kernelsieve.linalg.operators import dense
 
 Array = NDArray[np.float64]
+
+CACHED_ROWS = 256  # that are float64 at once
 
 
 def residual_sums(Z: Any, y: Array, weights: Array | None, solution: RidgeSolution) -> Array:
@@ -29,11 +32,14 @@ def residual_sums(Z: Any, y: Array, weights: Array | None, solution: RidgeSoluti
     -------
     ndarray of shape (s + 1, n_outputs)
     """
-    Z = Z if sp.issparse(Z) else Z.astype(np.float64, copy=False)
-    residuals = y - Z @ solution.coefficients - solution.intercepts
-    if weights is not None:
-        residuals *= weights[:, None]
-    return np.vstack([Z.T @ residuals, residuals.sum(axis=0)])
+    total = np.zeros((Z.shape[1] + 1, y.shape[1]))
+    for rows in row_blocks(len(y), len(y) if sp.issparse(Z) else CACHED_ROWS):
+        some = Z if sp.issparse(Z) else Z[rows].astype(np.float64, copy=False)
+        residuals = y[rows] - some @ solution.coefficients - solution.intercepts
+        if weights is not None:
+            residuals *= weights[rows, None]
+        total += np.vstack([some.T @ residuals, residuals.sum(axis=0)])
+    return total
 
 
 def corrected(solution: RidgeSolution, sums: Array, alpha: float) -> RidgeSolution:

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from kernelsieve._parallel import one_thread, thread_count
+from kernelsieve._random import keyed_rows
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
@@ -28,9 +29,10 @@ from kernelsieve.sources.base import (
     given_source,
     recoded,
 )
-from kernelsieve.sources.summaries import moments
+from kernelsieve.sources.summaries import Moments, moments
 
 LARGEST_SCALE_RATIO = 1e3
+SCALE_ROWS = 10_000
 NAMED_COLUMNS = 5
 LARGEST_BLOCK = 4096
 LARGEST_TARGET = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e150}
@@ -274,11 +276,16 @@ def without_targets(rows: Source) -> Source:
     return recoded(rows, lambda y, weights: (None, weights), None)
 
 
+def _moments_of_some(rows: Source) -> Moments:
+    """Of rows in memory some are enough, and cheap; any others take a pass that finds all."""
+    return Moments.of_rows(rows.take(keyed_rows(rows.shape[0], SCALE_ROWS, 0, "scales")).X)
+
+
 def warn_if_scales_differ(rows: Source, names: Any) -> None:
     """Warn about columns that dominate all distances, and about those that do not matter."""
     if rows.sparse or rows.shape[0] < 2:
         return  # one-hot and text columns are on one scale by nature
-    known = moments(rows)
+    known = _moments_of_some(rows) if rows.resident else moments(rows)
     spread = np.sqrt(known.mean_squares(known.means))
     live = np.flatnonzero(spread > 1e-12 * spread.max(initial=0.0))
     if len(live) < 2:

@@ -14,6 +14,7 @@ k(u, u) of a value far from the training values is lost, and known.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._native.products import fill_cells
+from kernelsieve._parallel import row_blocks
 from kernelsieve.products.column_basis import CONSTANT, FAMILIES, ColumnBasis, kernel_values
 from kernelsieve.products.tents import bridge_variance
 
 Reference = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their weights
 FINEST_LEVEL = -24  # cells of width 2^-24 at first
 MOST_CELLS = 4096
+CACHED_ROWS = 512
 TABLE_SIZE = 4 * MOST_CELLS  # slots of the hash table that counts a block's cells
 LARGEST = 1e300  # values beyond count as this: products with the finest scale stay finite
 MOST_POINTS = 1024  # of a column
@@ -58,10 +61,8 @@ class _Table:
     def fill(self, values: NDArray[np.float64], level: int) -> int:
         """Count values in cells of width 2^level; the missing ones, or -1 for too many cells."""
         self.counts[:] = 0
-        inverse = 2.0**-level
-        return int(
-            fill_cells(values, inverse, MOST_CELLS, self.numbers, self.low, self.high, self.counts)
-        )
+        inverse, slots = 2.0**-level, (self.numbers, self.low, self.high, self.counts)
+        return int(fill_cells(values, inverse, LARGEST, MOST_CELLS, *slots))
 
     def sorted(self) -> tuple[Any, ...]:
         """Numbers, low, high and counts of the occupied cells."""
@@ -105,8 +106,7 @@ class Cells:
         values : ndarray of shape (n,)
             NaN stands for a missing value.
         """
-        values = np.clip(np.asarray(values, dtype=np.float64), -LARGEST, LARGEST)
-        table = _Table()
+        values, table = np.asarray(values, dtype=np.float64), _Table()
         # The first values need no wider cells than all of them, and show where to start.
         some, level = values[: 2 * MOST_CELLS], FINEST_LEVEL
         if table.fill(some, level) < 0:
@@ -122,6 +122,11 @@ class Cells:
 
     def __iadd__(self, other: Cells) -> Cells:
         level = max(self.level, other.level)
+        if self.level == other.level and np.array_equal(self.numbers, other.numbers):
+            self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+            self.counts = self.counts + other.counts
+            self.n_missing += other.n_missing
+            return self
         first, second = self.at_level(level), other.at_level(level)
         both = Cells(
             level,
@@ -136,6 +141,8 @@ class Cells:
 
     def at_level(self, level: int) -> Cells:
         """The same values in cells of width 2^level, sorted and each once; not narrower ones."""
+        if level == self.level and (self.numbers[1:] > self.numbers[:-1]).all():
+            return self
         numbers = np.floor(np.ldexp(self.numbers, self.level - level))
         low, high, counts = self.low, self.high, self.counts
         if not len(numbers):
@@ -186,7 +193,7 @@ class Cells:
 
 def _likely_level(values: NDArray[np.float64]) -> int:
     """About the level at which the cells between the outer deciles are ``MOST_CELLS``."""
-    known = np.sort(values[:512])
+    known = np.sort(np.clip(values[:512], -LARGEST, LARGEST))
     known = known[~np.isnan(known)]
     spread = float(known[-1 - len(known) // 10] - known[len(known) // 10]) if len(known) else 0.0
     return max(FINEST_LEVEL, int(np.ceil(np.log2(2.0 * spread / MOST_CELLS)))) if spread else -9
@@ -199,9 +206,12 @@ class ColumnCells:
     columns: list[Cells]
 
     @classmethod
-    def of_points(cls, points: NDArray[np.floating]) -> ColumnCells:
-        """Those of the columns of ``points`` (n, d)."""
-        return cls([Cells.of_values(np.ascontiguousarray(line)) for line in points.T])
+    def of_rows(cls, X: Any, points: Callable[[Any], Any] = np.asarray) -> ColumnCells:
+        """Those of the columns of ``points(X)``, of shape (n, d)."""
+        lines = np.empty((points(X[:1]).shape[1], len(X)))
+        for rows in row_blocks(len(X), CACHED_ROWS):  # rows become columns while they are cached
+            lines[:, rows] = points(X[rows]).T
+        return cls([Cells.of_values(line) for line in lines])
 
     def __iadd__(self, other: ColumnCells) -> ColumnCells:
         for cells, more in zip(self.columns, other.columns, strict=True):

@@ -109,7 +109,7 @@ class LocalBasis:
         """Bases adapted to the points of a source in a frame, up to a loss of ``tol``."""
 
         def summary(block: Block) -> ColumnCells:
-            return ColumnCells.of_points(frame.points(block.X))
+            return ColumnCells.of_rows(block.X, frame.points)
 
         cells = source.reduce(summary, BLOCK_ROWS)
         return cls.adapted(families, rates, cells, tol, references=references)

@@ -13,13 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import map_row_blocks
+from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import keyed_rows
 from kernelsieve._state import INT64, Persistent, array, wrong
-from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, as_source
+from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, added, as_source
 
 SPARSE_BLOCK_ROWS = 16 * BLOCK_ROWS  # each makes a sum for every column, of which there are many
 TARGET_ROWS = 2**20
+CACHED_ENTRIES = 2**18  # of dense rows that are summed at once
 MAX_CLASSES = 64
 # Of the marginals.
 MOST_VALUES = 256  # of a column
@@ -66,8 +67,16 @@ class Moments:
             apart = float(np.sum(np.square(X.data - mean, dtype=np.float64)))
             apart += (n * d - X.nnz) * mean**2
             return cls(n, None, squares, None, None, X.nnz, total, apart)
-        sums = X.sum(axis=0, dtype=np.float64)
-        around = X - sums / n
+        blocks = row_blocks(n, max(1, CACHED_ENTRIES // max(1, d)))
+        summed: Moments = added(cls._of_few_rows(X[rows]) for rows in blocks)
+        return summed
+
+    @classmethod
+    def _of_few_rows(cls, X: NDArray[Any]) -> Moments:
+        n, d = X.shape
+        around = X.astype(np.float64)
+        sums = around.sum(axis=0)
+        around -= sums / n
         squares = np.einsum("ij,ij->j", around, around)
         return cls(n, sums, squares, X.min(axis=0), X.max(axis=0), n * d, 0.0, 0.0)
 
@@ -408,17 +417,15 @@ def sampled_rows(source: Source) -> NDArray[np.int64]:
     return keyed_rows(n_rows, SAMPLED_ROWS, 0, "marginals")
 
 
-def _column(X: Any, i: int) -> NDArray[np.float64]:
-    column = X[:, [i]].toarray()[:, 0] if sp.issparse(X) else X[:, i]
-    return np.asarray(column, dtype=np.float64)
+def _column(X: Any, i: int) -> NDArray[Any]:
+    return X[:, [i]].toarray()[:, 0] if sp.issparse(X) else X[:, i]
 
 
-def _few_values(
-    column: NDArray[np.float64], most: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _few_values(column: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """At most ``most`` values of a column (one more for a missing one), and their shares."""
     known = np.sort(column[~np.isnan(column)])
-    values, counts = np.unique(known, return_counts=True)
+    starts = np.flatnonzero(np.append(True, known[1:] != known[:-1])[: len(known)])
+    values, counts = known[starts], np.diff(starts, append=len(known))
     if len(values) > most:
         bounds = np.linspace(0, len(known), most + 1).astype(np.int64)
         middles = known[(bounds[:-1] + bounds[1:] - 1) // 2]
@@ -427,4 +434,4 @@ def _few_values(
     if len(known) < len(column):
         values = np.append(values, np.nan)
         counts = np.append(counts, len(column) - len(known))
-    return values, counts / len(column)
+    return values.astype(np.float64), counts / len(column)
