@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -43,7 +47,7 @@ from kernelsieve import (
     TableModel,
     TensorSketchFeatures,
 )
-from kernelsieve.export import ExportError, export_onnx
+from kernelsieve.export import ExportError, export_onnx, graph
 from kernelsieve.kernels import (
     ArcCosine,
     DotProduct,
@@ -54,6 +58,8 @@ from kernelsieve.kernels import (
     Product,
     Warp,
 )
+from kernelsieve.kernels.product import Reference
+from kernelsieve.tables import TableNotice, encoder
 
 pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -300,6 +306,186 @@ def test_a_learned_table_model_has_its_linear_part(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, model.predict({"a": X[:9, 0], "b": X[:9, 1]}), rtol=1e-8)
 
 
+def test_steps_that_only_scale_or_are_frozen(tmp_path: Path) -> None:
+    X, new = rows(), rows(60, seed=1)
+    ridge = KernelRidge(AdaptiveFeatures(50, random_state=0), alpha=0.1)
+    for step in (RobustScaler(with_centering=False), FrozenEstimator(StandardScaler().fit(X))):
+        check(make_pipeline(step, ridge).fit(X, target(X)), new, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping features without any observed values")
+def test_an_imputer_leaves_out_columns_that_were_empty(tmp_path: Path) -> None:
+    X, new = rows(missing=True), rows(60, seed=1, missing=True)
+    y = target(X)
+    X[:, 3] = np.nan
+    model = make_pipeline(SimpleImputer(), KernelRidge(MAPS["row norm"], alpha=0.1)).fit(X, y)
+    check(model, new, tmp_path)
+    assert model[-1].n_features_in_ == 4
+
+
+def coded(n: int, seed: int) -> Any:
+    """Numbers that are codes, some of them missing."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 4, size=(n, 2)).astype(np.float64)
+    codes[rng.random(codes.shape) < 0.2] = np.nan
+    return codes
+
+
+@pytest.mark.parametrize(
+    "step", [OneHotEncoder(sparse_output=False), OrdinalEncoder(encoded_missing_value=-1)]
+)
+def test_a_missing_code_is_a_category(step: Any, tmp_path: Path) -> None:
+    X, new = coded(200, 0), coded(60, 1)
+    y = np.nan_to_num(X[:, 0], nan=7.0) + np.isnan(X[:, 1])
+    model = make_pipeline(step, KernelRidge(MAPS["row norm"], alpha=0.01)).fit(X, y)
+    check(model, new, tmp_path)
+
+
+def test_frozen_encoders_of_texts(tmp_path: Path) -> None:
+    towns = np.array([["Ulm"], ["Bonn"], ["Kiel"]] * 20, dtype=object)
+    frozen = FrozenEstimator(OneHotEncoder(sparse_output=False).fit(towns))
+    y = np.tile([1.0, 2.0, 5.0], 20)
+    model = make_pipeline(frozen, KernelRidge(MAPS["row norm"], alpha=0.01)).fit(towns, y)
+    (found,) = run(model, {"x0": towns[:6]}, tmp_path)
+    np.testing.assert_allclose(found, model.predict(towns[:6]), rtol=1e-9)
+
+
+def gappy_texts() -> Any:
+    return np.array([["Ulm"], [None], ["Bonn"], ["Ulm"]] * 10, dtype=object)
+
+
+REFUSED_STEPS: dict[str, tuple[Any, Any, str]] = {
+    "an imputer of a number": (
+        SimpleImputer(missing_values=-1.0),
+        lambda: rows(40),
+        "only missing_values=nan without add_indicator",
+    ),
+    "an imputer that tells": (
+        SimpleImputer(add_indicator=True),
+        lambda: rows(40, missing=True),
+        "only missing_values=nan without add_indicator",
+    ),
+    "an imputer of texts": (
+        make_pipeline(
+            SimpleImputer(missing_values=None, strategy="most_frequent"),
+            OneHotEncoder(sparse_output=False),
+        ),
+        gappy_texts,
+        "a column of texts reaches a step that takes numbers: encode it first",
+    ),
+    "a missing text": (
+        OneHotEncoder(sparse_output=False),
+        gappy_texts,
+        "are not all texts, and ONNX has no missing text: replace missing values",
+    ),
+    "rare categories": (
+        OneHotEncoder(min_frequency=15, sparse_output=False),
+        lambda: coded(40, 0),
+        "infrequent categories cannot be exported: leave out min_frequency",
+    ),
+    "rare numbers": (
+        OrdinalEncoder(max_categories=2, encoded_missing_value=-1),
+        lambda: coded(40, 0),
+        "an OrdinalEncoder with infrequent categories",
+    ),
+    "codes that stay missing": (
+        make_pipeline(OrdinalEncoder(), SimpleImputer()),
+        lambda: coded(40, 0),
+        "leaves missing values missing cannot be exported: set encoded_missing_value to a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_STEPS)
+def test_steps_without_a_counterpart_are_refused(case: str, tmp_path: Path) -> None:
+    step, given, reason = REFUSED_STEPS[case]
+    X = given()
+    model = make_pipeline(step, KernelRidge(MAPS["row norm"])).fit(X, np.arange(40.0))
+    with pytest.raises(ExportError, match=reason):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_maps_of_a_constant_alone(tmp_path: Path) -> None:
+    X = rows()
+    for basis in ("monomial", "mercer"):
+        features = RowNormFeatures(1, gamma=1e-9, basis=basis, rotate=False, random_state=0).fit(X)
+        (found,) = run(features, {"X": X}, tmp_path)
+        np.testing.assert_allclose(found, np.ones((250, 1)), rtol=1e-6)  # the kernel is 1
+        np.testing.assert_allclose(found, features.transform(X), rtol=1e-12)
+
+
+def test_warps_that_are_no_more_than_scales(tmp_path: Path) -> None:
+    X = rows()
+    warps = [Warp.fit(X[:, i], "identity") for i in range(5)]
+    features = NystromFeatures(40, kernel=Product(0.5, "matern32", warps), random_state=0).fit(X)
+    (found,) = run(features, {"X": X}, tmp_path)
+    np.testing.assert_allclose(found, features.transform(X), rtol=1e-8, atol=1e-10)
+
+
+def test_a_column_that_was_always_missing_says_nothing(tmp_path: Path) -> None:
+    X, new = rows(missing=True), rows(60, seed=1, missing=True)
+    y = target(X)
+    X[:, 3] = np.nan
+    references = [Reference.of(X[:, i], 50) for i in range(5)]
+    kernel = Product([0.5, 0.4, 0.7, 0.3, 0.8], references=references)
+    model = KernelRidge(NystromFeatures(30, kernel=kernel, random_state=0), refine=True)
+    check(model.fit(X, y), new, tmp_path)
+    other = np.where(np.arange(5) == 3, 9.0, new)  # a value where there were none
+    np.testing.assert_allclose(model.predict(other), model.predict(new), rtol=1e-9)
+
+
+def test_a_file_has_2_gb_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(graph, "LARGEST_FILE", 2_000)
+    model = MAPS["landmarks"].fit(rows())
+    with pytest.raises(ExportError, match="at most 2 GB: fit it with fewer components"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_with_rare_categories_and_time_between(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(encoder, "MOST_LEVELS", 12)
+    table, new = flats(400, 0), flats(100, 1)
+    for each, seed in ((table, 2), (new, 3)):
+        stay = np.random.default_rng(seed).integers(3_600, 864_000, len(each["built"]))
+        each["sold"] = (each["built"].astype("datetime64[s]") + stay).astype(str)
+    between = [(t["sold"].astype("datetime64[s]") - t["built"].astype("datetime64[s]"))
+               for t in (table, new)]  # fmt: skip
+    table["rent"] = between[0].astype(np.float64) / 86_400.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableNotice)
+        model = TableModel("rent", n_components=60, method="adaptive", baselines=False).fit(table)
+        expected = model.predict(new)
+    assert {column.title for column in model.encoder_.columns_} >= {"sold - built", "street"}
+    texts = {name: np.array(["" if v is None else v for v in new[name]], dtype=object)
+             for name in ("town", "street")}  # fmt: skip
+    times = {name: new[name].astype("datetime64[s]").astype(np.float64)
+             for name in ("built", "sold")}  # fmt: skip
+    (found,) = run(model, {"size": new["size"], **texts, **times}, tmp_path)
+    assert np.abs(found - expected).max() <= 1e-8 * expected.std()
+
+
+def test_tables_with_sparse_columns_are_refused(tmp_path: Path) -> None:
+    X = sp.random_array((60, 30), density=0.2, random_state=0, format="csr")
+    model = TableModel("y", n_components=10, gamma=0.1, alpha=0.1, baselines=False)
+    model.fit(X, np.asarray(X.sum(axis=1)).ravel())
+    with pytest.raises(ExportError, match="the table has sparse columns"):
+        export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_one_column_has_two_angles(tmp_path: Path) -> None:
+    X = rows()[:, :1]
+    for features in (
+        NetworkFeatures(12, kernel="ntk", random_state=0),
+        ResidualFeatures(12, kernel="ntk", landmark_share=0.0, random_state=0),
+    ):
+        (found,) = run(features.fit(X), {"X": X}, tmp_path)
+        np.testing.assert_allclose(found, features.transform(X), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found @ found.T, features.kernel_(X), atol=1e-7)
+
+
 def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> None:
     X, y = rows(60), target(rows(60))
     path = tmp_path / "model.onnx"
@@ -336,8 +522,6 @@ def test_zero_rows_of_maps_of_the_angle(tmp_path: Path) -> None:
 
 
 def test_sparse_rows_are_refused_where_zeros_are_skipped(tmp_path: Path) -> None:
-    import scipy.sparse as sp
-
     X = sp.random_array((80, 30), density=0.1, random_state=0, format="csr")
     model = AdaptiveFeatures(20, kernel=Product(0.5), random_state=0).fit(X)
     with pytest.raises(ExportError, match="sparse"):
@@ -370,3 +554,19 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         output = capsys.readouterr()
         assert said in output.out + output.err
         assert (tmp_path / f"{name}.onnx").exists() == (code == 0)
+
+
+def test_the_command_line_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from kernelsieve.cli import main
+
+    X, out = rows(60), tmp_path / "m.onnx"
+    kernelsieve.save(KernelRidge(MAPS["row norm"]).fit(X, target(X)), tmp_path / "m.ks")
+    said = {}
+    for option in ("--json", "--quiet"):
+        with pytest.raises(SystemExit) as ended:
+            main(["export", str(tmp_path / "m.ks"), str(out), option])
+        assert ended.value.code == 0
+        said[option] = capsys.readouterr().out
+    expected = {"out": str(out), "bytes": out.stat().st_size, "notes": []}
+    assert json.loads(said["--json"]) == expected
+    assert said["--quiet"] == ""
