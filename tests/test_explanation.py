@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+import scipy.sparse as sp
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from support.command_line import failing
 
 from kernelsieve import (
     AdaptiveFeatures,
+    ConformalRegressor,
     FourierFeatures,
     KernelRidge,
     KernelRidgeClassifier,
@@ -22,12 +26,14 @@ from kernelsieve import (
     NystromFeatures,
     RowNormFeatures,
     TableModel,
+    cli,
     explain,
     load,
     save,
 )
-from kernelsieve.explanation import Explanation, Probe, anova
-from kernelsieve.kernels import Anova, Laplacian, Product
+from kernelsieve.explanation import Explanation, Probe, anova, sums
+from kernelsieve.explanation.page import page
+from kernelsieve.kernels import Anova, Laplacian, Matern, Product
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.summaries import Marginals
@@ -424,6 +430,166 @@ def test_classifiers_are_probed_by_log_loss() -> None:
     assert next(iter(found.importance)) == "x2"
 
 
+def test_one_class_of_two_has_the_sign_that_speaks_for_it() -> None:
+    X = rows()
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    features = NystromFeatures(30, gamma=0.3, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
+    score = model.decision_function(X[:5])
+    for label, sign in (("yes", 1.0), ("no", -1.0)):
+        values = explain(model, output=label).shapley(X[:5])
+        np.testing.assert_allclose(values.values.sum(axis=1) + values.base, sign * score, atol=1e-8)
+    with pytest.raises(ValueError, match=r"output='maybe' is not one of \['no', 'yes'\]"):
+        explain(model, output="maybe")
+
+
+def test_one_class_of_two_of_a_kernel_of_parts() -> None:
+    X = rows()
+    y = X[:, 0] > 0
+    features = NystromFeatures(30, kernel=PARTS, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
+    values = explain(model, output=False).shapley(X[:5])
+    score = values.values.sum(axis=1) + values.base
+    np.testing.assert_allclose(score, -model.decision_function(X[:5]), atol=1e-8)
+
+
+def test_classes_are_probed_one_by_one() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    features = FourierFeatures(60, gamma=0.2, random_state=0)
+    model = KernelRidgeClassifier(features, alpha=0.1).fit(X, np.where(X[:, 2] > 0, "yes", "no"))
+    yes, no = (explain(model, X, output=label).curves["x2"][1] for label in ("yes", "no"))
+    assert yes[-1] > yes[0]
+    np.testing.assert_allclose(no, -yes, atol=1e-12)
+    three = np.where(X[:, 0] > 0.5, "a", np.where(X[:, 2] > 0, "b", "c"))
+    model = KernelRidgeClassifier(features, alpha=0.1).fit(X, three)
+    found = explain(model, X, output="a")
+    assert isinstance(found, Probe)
+    spans = {name: np.ptp(effect) for name, (_, effect) in found.curves.items()}
+    assert max(spans, key=spans.__getitem__) == "x0"
+    assert found.curves["x0"][1][-1] > found.curves["x0"][1][0]
+    with pytest.raises(ValueError, match=r"output='d' is not one of \['a', 'b', 'c'\]"):
+        explain(model, X, output="d")
+
+
+def test_one_output_of_several_is_probed() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    model = KernelRidge(FourierFeatures(60, gamma=0.2, random_state=0), alpha=0.1)
+    found = explain(model.fit(X, np.column_stack([X[:, 0], 3.0 * X[:, 1]])), X, output=1)
+    assert np.ptp(found.curves["x1"][1]) > 10 * np.ptp(found.curves["x0"][1])
+    assert "Pass y for permutation importances." in found.text()
+    assert found.importance == {}
+
+
+def test_reasons_why_a_model_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = rows()
+    y = target(X)
+    features = NystromFeatures(20, random_state=0)
+    sparse = RowNormFeatures(20, kernel=Product(0.5), random_state=0)
+    cases = {
+        "ConformalRegressor is not a model on product": (ConformalRegressor(KernelRidge()), X),
+        "is not a product over columns": (
+            KernelRidge(NystromFeatures(20, kernel=Matern(1.0, 1.5), random_state=0)),
+            X,
+        ),
+        "the features are those of sparse rows": (
+            KernelRidge(sparse),
+            sp.csr_array(np.where(X > 0, X, 0.0)),
+        ),
+        "the pipeline mixes columns (PCA)": (make_pipeline(PCA(4), KernelRidge(features)), X),
+    }
+    for reason, (model, given) in cases.items():
+        found = explain(model.fit(given, y), given, y)
+        assert isinstance(found, Probe)
+        assert reason in found.reason
+        assert "x2" in list(found.importance)[:3]
+    monkeypatch.setattr(sums, "MOST_COLUMNS", 3)
+    found = explain(KernelRidge(features).fit(X, y), X, y)
+    assert found.reason == "4 columns take part, too many to take the model apart (at most 3)"
+
+
+def test_landmarks_of_a_laplacian_add_up() -> None:
+    X = rows()
+    features = NystromFeatures(30, kernel=Laplacian(0.5), random_state=0)
+    model = KernelRidge(features, alpha=0.1).fit(X, target(X))
+    values = explain(model).shapley(X[:5])
+    np.testing.assert_allclose(
+        values.values.sum(axis=1) + values.base, model.predict(X[:5]), atol=1e-8
+    )
+
+
+def test_parts_that_a_kernel_does_not_have() -> None:
+    X = rows()
+    kernel = Anova.of(MIXED, X, subsets=[(0,), (0, 1)], variances=[0.5, 0.5])
+    features = NystromFeatures(20, kernel=kernel, random_state=0)
+    found = explain(KernelRidge(features, alpha=0.1).fit(X, target(X)))
+    apart = found.effect("x0", "x2")  # not among the subsets
+    assert np.abs(apart.effect).max() < 1e-12
+    assert apart.deviation is None
+    assert found.effect("x0").deviation.min() > 0
+    features = NystromFeatures(20, kernel=MIXED, random_state=0)
+    idle = explain(KernelRidge(features, alpha=0.1).fit(X, target(X))).effect("x3")
+    assert idle.effect.tolist() == [0.0, 0.0, 0.0]  # its rate is 0
+
+
+def test_bands_need_a_known_noise() -> None:
+    X = rows()
+    kernel = Anova.of(MIXED, X, subsets=[(0,), (0, 1)], variances=[0.5, 0.5])
+    features = NystromFeatures(20, kernel=kernel, random_state=0)
+    weight = np.eye(len(X))[0]  # a single row tells nothing of the noise
+    model = KernelRidge(features, alpha=0.1).fit(X, target(X), sample_weight=weight)
+    assert explain(model).effect("x0").deviation is None
+
+
+def two_outputs() -> tuple[KernelRidge, Any]:
+    X = rows()
+    X[:, 3] = 2.0  # a column that says nothing
+    model = KernelRidge(NystromFeatures(30, gamma=0.3, random_state=0), alpha=0.1)
+    return model.fit(X, np.column_stack([X[:, 0], X[:, 0] * X[:, 1]])), X
+
+
+def test_several_outputs_in_words_and_plots() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    model, X = two_outputs()
+    found = explain(model)
+    assert found.text().startswith("KernelRidge, 2 outputs together: standard deviation")
+    legend = found.plot_effect("x0").get_legend()
+    assert [line.get_text() for line in legend.get_texts()] == ["0", "1"]
+    drawn = found.plot_effect("x0", "x1")
+    assert drawn.get_title(loc="left").startswith("x0 × x1, output 1")
+    flat = found.plot_effect("x0", "x3")
+    assert flat.get_ylim() == (1.5, 2.5)  # a cell around the only value
+    with pytest.raises(ValueError, match="one output: pass output= to explain"):
+        found.plot_waterfall(X[:1])
+    assert "Rows are explained for one output at a time." in found.to_html(X[:2])
+    one = explain(model, output=1)
+    ax = one.plot_waterfall(X[:1], top=2)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[0] == "2 other columns"
+    assert f"prediction {model.predict(X[:1])[0, 1]:.4g}" in ax.get_title(loc="left")
+
+
+def test_a_page_has_no_empty_section() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    X = rows()
+    features = NystromFeatures(30, gamma=0.3, random_state=0)
+    alone, together = "Effects of single columns", "What pairs of columns do together"
+    for y, shown, hidden in (
+        (X[:, 0], alone, together),
+        ((X[:, 0] - X[:, 0].mean()) * (X[:, 1] - X[:, 1].mean()), together, alone),
+    ):
+        text = page(explain(KernelRidge(features, alpha=0.1).fit(X, y)), top=1)
+        assert shown in text
+        assert hidden not in text
+
+
+def test_what_is_no_row_and_no_frame_is_refused() -> None:
+    found = explain(KernelRidge(NystromFeatures(20, random_state=0)).fit(rows(), target(rows())))
+    with pytest.raises(ValueError, match=r"rows of shape \(3, 2\) for a model of 4 columns"):
+        found.shapley(rows()[:3, :2])
+    with pytest.raises(ValueError, match="what='rows' is neither 'parts' nor 'columns'"):
+        found.to_frame("rows")
+
+
 def test_principal_components_are_not_columns() -> None:
     X = rows()
     model = KernelRidge(RowNormFeatures(20, rotate=True, random_state=0)).fit(X, target(X))
@@ -607,6 +773,140 @@ def test_the_command_says_why_a_model_cannot_be_taken_apart(
     assert "Range of accumulated local effects" in done.stdout
     done = CliRunner().invoke(app, ["explain", "rent.ks", "--rows", "flats.csv"])
     assert done.exit_code != 0
+
+
+@pytest.fixture(scope="module")
+def towns() -> TableModel:
+    options: Any = {"n_components": 30, "gamma": 0.1, "alpha": 0.1, "baselines": False}
+    return TableModel("town", method="nystrom", **options).fit(table(120))
+
+
+def written_rows(path: Any, count: int) -> None:
+    """A table of the first flats."""
+    found = table()
+    lines = [",".join(str(found[name][i]) for name in found) for i in range(count)]
+    path.write_text("\n".join([",".join(found), *lines]), encoding="utf-8")
+
+
+def test_the_command_explains_one_class(
+    towns: TableModel, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from kernelsieve.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    save(towns, "town.ks")
+    written_rows(tmp_path / "new.csv", 40)
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["explain", "town.ks", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "3 outputs together" in run()
+    assert "one class at a time: use --class" in run("--rows", "new.csv")
+    said = run("--class", "Ulm", "--rows", "new.csv")
+    assert "\n 20: " in said
+    assert said.endswith("... and 20 more\n")
+    found = json.loads(run("--class", "Ulm", "--rows", "new.csv", "--json"))
+    expected = explain(towns, output="Ulm").shapley("new.csv")
+    np.testing.assert_allclose(found["shapley"]["values"], expected.values, atol=1e-12)
+
+
+def test_the_command_refuses_classes_that_are_not_there(
+    towns: TableModel, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(towns, tmp_path / "town.ks")
+    said = failing(["explain", str(tmp_path / "town.ks"), "--class", "Rom"], capsys)
+    assert "--class Rom: the classes are Bonn, Köln, Ulm" in said
+    options: Any = {"n_components": 9, "gamma": 0.1, "alpha": 0.1, "baselines": False}
+    save(TableModel("rent", **options).fit(table(60)), tmp_path / "rent.ks")
+    said = failing(["explain", str(tmp_path / "rent.ks"), "--class", "Ulm"], capsys)
+    assert "--class Ulm: 'rent' is a number, without classes" in said
+
+
+@pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")
+def test_the_command_names_numbers_as_it_prints_them(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from kernelsieve.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    flats = table(80)
+    flats["large"] = (flats.pop("rent") > 900).astype(float)
+    options: Any = {"n_components": 20, "gamma": 0.1, "alpha": 0.1, "baselines": False}
+    model = TableModel("large", method="nystrom", **options).fit(flats)
+    save(model, "large.ks")
+    written_rows(tmp_path / "new.csv", 3)
+    values = {}
+    for label in ("0", "1"):
+        arguments = ["explain", "large.ks", "--class", label, "--rows", "new.csv", "--json"]
+        done = CliRunner().invoke(app, arguments)
+        values[label] = np.array(json.loads(done.stdout)["shapley"]["values"])
+    np.testing.assert_allclose(values["0"], -values["1"], atol=1e-12)
+    assert np.abs(values["1"]).max() > 0.01
+
+
+def test_the_command_gives_what_it_finds_in_a_probe_to_machines(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from kernelsieve.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    options: Any = {"n_components": 30, "gamma": 0.1, "alpha": 0.1, "baselines": False}
+    save(TableModel("rent", method="fourier", **options).fit(table(120)), "rent.ks")
+    written_rows(tmp_path / "flats.csv", 120)
+    done = CliRunner().invoke(app, ["explain", "rent.ks", "--data", "flats.csv", "--json"])
+    found = json.loads(done.stdout)
+    assert next(iter(found["importance"])) == "size"
+    assert "parts" not in found
+
+
+def test_the_command_without_matplotlib(
+    towns: TableModel,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save(towns, tmp_path / "town.ks")
+    picture = tmp_path / "town.png"
+    arguments = ["explain", str(tmp_path / "town.ks"), "--picture", str(picture)]
+
+    def missing(name: str) -> Any:
+        def plot(self: Any, top: int) -> Any:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        return plot
+
+    monkeypatch.setattr(Explanation, "plot", missing("matplotlib.figure"))
+    assert "plots need matplotlib: pip install 'kernelsieve[plot]'" in failing(arguments, capsys)
+    monkeypatch.setattr(Explanation, "plot", missing("numpy"))  # a mistake of ours
+    with pytest.raises(ModuleNotFoundError, match="numpy"):
+        cli.main(arguments)
+    assert not picture.exists()
+
+
+def test_many_categories_are_shown_by_their_names() -> None:
+    rng = np.random.default_rng(0)
+    streets = rng.integers(0, 30, 300)
+    data = {"street": [f"street {i:02d}" for i in streets], "size": rng.uniform(20, 150, 300)}
+    rent = 10.0 * streets + data["size"]
+    options: Any = {"n_components": 40, "gamma": 0.3, "alpha": 0.01, "baselines": False}
+    model = TableModel("rent", method="nystrom", **options).fit({**data, "rent": rent})
+    assert model.encoder_.columns_[0].means
+    shares = np.bincount(streets, minlength=30) / 300
+    for given in (None, data):  # training rows have means of other folds
+        street = explain(model, given).effect("street")
+        assert set(street.values[0]) == set(data["street"])
+        order = [int(name[-2:]) for name in street.values[0]]
+        assert np.corrcoef(street.effect, order)[0, 1] > 0.9
+        assert street.weights[0].sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(street.weights[0], shares[order], atol=1e-9)
 
 
 def test_missing_values_are_one_more_value() -> None:

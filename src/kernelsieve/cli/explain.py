@@ -103,13 +103,16 @@ def _explanation(
     from kernelsieve.explanation import explain as explained
     from kernelsieve.explanation.sums import NotProductsError
     from kernelsieve.tables import read_table
+    from kernelsieve.tables.facts import label_text
 
     output: Any = label
     if label is not None:
-        known = {str(each): each for each in model.classes_.tolist()}
+        if model.task_ != "classification":
+            raise UserError(f"--class {label}: {model.target_!r} is a number, without classes")
+        known = {label_text(each): each for each in model.classes_.tolist()}
         if label not in known:
             raise UserError(f"--class {label}: the classes are {', '.join(known)}")
-        output = None if len(known) == 2 else known[label]
+        output = known[label]
     table = None if data is None else read_table(data, readings=model.readings_)
     y = None if table is None else table.columns.get(model.target_)
     try:

@@ -68,9 +68,9 @@ def explain(
     check_is_fitted(model)
     view = view_of(model, X, names)
     try:
-        products = products_of(view.model)
         if view.reason:
             raise NotProductsError(view.reason)
+        products = products_of(view.model)
     except NotProductsError as error:
         return probe(view, X, y, str(error), output)
     classes = getattr(model, "classes_", None) if _is_classifier(model) else None
@@ -94,14 +94,22 @@ def _is_classifier(model: Any) -> bool:
 def _chosen_output(products: Sum, classes: Any, output: Any) -> tuple[Sum, list[str]]:
     """The sum of the output that is asked for, and the names of outputs where there are several."""
     count = products.weights.shape[1]
-    labels = list(range(count)) if classes is None or count == 1 else np.asarray(classes).tolist()
+    labels = list(range(count)) if classes is None else np.asarray(classes).tolist()
     if output is None:
         return products, [str(label) for label in labels] if count > 1 else []
     if output not in labels:
         raise ValueError(f"output={output!r} is not one of {labels}")
     k = labels.index(output)
-    if count == 1:
-        return products, []
+    if count == 1:  # one score tells two classes apart: it is that of the second
+        return _negative(products) if classes is not None and k == 0 else products, []
     # Bands are of the regression of all outputs, with a noise of each.
     weights, offset = products.weights[:, [k]], products.offset[[k]]
     return replace(products, weights=weights, offset=offset, uncertainty=None), []
+
+
+def _negative(products: Sum) -> Sum:
+    """The same sum with the other sign."""
+    turned = replace(products, weights=-products.weights, offset=-products.offset)
+    if isinstance(turned, SumOfParts) and turned.linear is not None:
+        return replace(turned, linear=-turned.linear)
+    return turned

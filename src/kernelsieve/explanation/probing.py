@@ -170,13 +170,17 @@ def probe(view: View, X: Any, y: Any, reason: str, output: Any = None) -> Probe:
     rows, shown = rows[chosen], shown[chosen]
     model = view.model
     decide = getattr(model, "decision_function", None) or model.predict
+    labels = np.asarray(getattr(model, "classes_", [])).tolist()
+    if output is not None and labels and output not in labels:
+        raise ValueError(f"output={output!r} is not one of {labels}")
 
     def predict(some: Array) -> Array:
         values = np.asarray(decide(some), dtype=np.float64)
-        if values.ndim == 2 and output is not None:
-            classes = getattr(model, "classes_", np.arange(values.shape[1]))
-            return values[:, list(classes).index(output)]
-        return values
+        if output is None:
+            return values
+        if values.ndim == 1:  # one score tells two classes apart: it is that of the second
+            return -values if labels and output == labels[0] else values
+        return values[:, labels.index(output) if labels else output]
 
     importance: dict[str, float] = {}
     loss = ""

@@ -226,8 +226,10 @@ def _distribution(column: Any, marginals: list[Marginal]) -> Marginal:
     if isinstance(column, Levels):
         rows = _level_rows(column)
         if column.means:
-            shares = np.array([_share_of(row[0], values, weights) for row in rows])
-            shares /= np.array([np.sum(rows[:, 0] == row[0]) for row in rows])
+            # Training rows have means of other folds: each counts for the levels next to it.
+            gaps = np.abs(values[:, None] - rows[:, 0])
+            nearest = gaps == gaps.min(axis=1, keepdims=True)
+            shares = np.maximum((weights / nearest.sum(axis=1)) @ nearest, 1e-12)
         else:
             shares = np.array([_share_of(1.0, *marginal) for marginal in marginals])
         there = np.flatnonzero(shares > 0)
