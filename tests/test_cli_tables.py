@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import cli
+from kernelsieve.cli._common import notes, print_json
 from kernelsieve.tables import read_table
 
 QUICK = ["--features", "40", "--gamma", "0.05", "--alpha", "0.01"]
@@ -107,6 +109,32 @@ def test_quiet_says_nothing() -> None:
     assert fit("--quiet").output == ""
     assert run("predict", "model.ks", "flats.csv", "-o", "o.csv", "-q").output == ""
     assert run("embed", "flats.csv", "--features", "9", "-o", "z.csv", "-q").output == ""
+
+
+def test_inspection_for_machines() -> None:
+    found = json.loads(run("inspect", "flats.csv", "--target", "rent", "--json").stdout)
+    assert (found["rows"], found["notes"]) == (120, [])
+    assert [column["name"] for column in found["columns"]] == ["size", "town", "built", "rent"]
+    assert found["columns"][1] == {
+        "name": "town", "kind": "category", "missing": 0, "levels": 3,
+        "used_as": "3 columns of 0/1",
+    }  # fmt: skip
+    said = run("inspect", "flats.csv", "--target", "rent", "--html", "page.html", "--quiet")
+    assert said.output == ""
+    assert "3 columns of 0/1" in Path("page.html").read_text()
+
+
+def test_numbers_that_json_lacks_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [float("nan"), -float("inf"), 1.5], "b": {"c": float("inf")}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": {"c": None}}
+
+
+def test_the_same_note_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with notes(quiet=False) as found:
+        for text in ("one", "two", "one"):
+            warnings.warn(text, UserWarning, stacklevel=1)
+    assert found == ["one", "two"]
+    assert capsys.readouterr().err.splitlines() == ["Note: one", "Note: two"]
 
 
 def test_what_was_done_is_noted_and_strict_refuses_it(

@@ -6,6 +6,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a decimal": {"size": Decimal("61.5")},
     "another unit": {"fee": "70 USD"},
     "a fee in numbers": {"fee": 70.0},
+    "a fee in decimals": {"fee": Decimal("70.5")},
     "a missing time": {"seen": None},
     "a time as datetime": {"seen": datetime(2024, 5, 4, 7, 30)},
     "a time of numpy": {"seen": np.datetime64("2024-05-04T07:30")},
@@ -210,6 +212,28 @@ def test_a_row_of_a_table(rents: TableModel, change: str) -> None:
     found = rents.predictor()(row)
     assert isinstance(found, float)
     assert found == pytest.approx(in_a_table(rents, row), rel=1e-9)
+
+
+def test_values_of_other_types_in_a_row(tmp_path: Path) -> None:
+    """Dates as a file writes them, and categories that are neither texts nor plain numbers."""
+    lines = [f"{1 + i % 28:02d}.03.2024;{'uvw'[i % 3]};{i % 28 + 5 * (i % 3)}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["day;code;y", *lines]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableNotice)
+        model = TableModel("y", n_components=30, gamma=0.1, alpha=0.01, baselines=False)
+        model.fit(tmp_path / "a.csv")
+    predict = model.predictor()
+    for row in (
+        {"day": "09.03.2024", "code": "u"},
+        {"day": date(2024, 3, 9), "code": "v"},
+        {"day": "n/a", "code": "v"},
+        {"day": "09.03.2024", "code": Decimal("7")},
+        {"day": "09.03.2024", "code": date(2024, 3, 9)},
+        {"day": "09.03.2024", "code": Decimal("NaN")},
+    ):
+        assert predict(row) == pytest.approx(in_a_table(model, row), rel=1e-9)
+    late, early = (predict({"day": f"{day}.03.2024", "code": "u"}) for day in ("25", "02"))
+    assert late - early == pytest.approx(23.0, abs=3.0)
 
 
 def test_all_rows_of_a_table_and_rows_without_names(rents: TableModel) -> None:
@@ -261,6 +285,7 @@ def test_threads_share_a_predictor_of_a_table(rents: TableModel) -> None:
         ({"size": "large"}, "column 'size' is 'large', and in training it held numbers"),
         ({"size": float("inf")}, "column 'size' is inf"),
         ({"seen": "yesterday"}, "column 'seen' is 'yesterday', and in training it held times"),
+        ({"fee": date(2024, 5, 7)}, "column 'fee' is '2024-05-07', and in training it held num"),
         ({"seen": 17.0}, "column 'seen' is 17.0, and in training it held times"),
         ({"town": [1]}, "column 'town' holds list values"),
     ],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,16 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
-from kernelsieve.tables import TableError, TableNotice, read_table, readers, text_files
+from kernelsieve.tables import (
+    TableError,
+    TableNotice,
+    as_table,
+    read_table,
+    readers,
+    sampling,
+    text_files,
+)
+from kernelsieve.tables import model as table_model
 from kernelsieve.tables.facts import monomial_facts
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches
@@ -160,3 +172,82 @@ def test_fit_takes_an_order(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     parts = kernelsieve.explain(kernelsieve.load(tmp_path / "m.ks")).parts
     assert {part.order for part in parts} <= {1, 2}
+
+
+def noted(fit: Callable[[], Any]) -> list[str]:
+    """What a call notes."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        fit()
+    return [str(each.message) for each in found]
+
+
+def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.csv", flats(300))
+    assert not sampling.too_large(path)
+    monkeypatch.setattr(sampling, "LARGE_FILE", 100)
+    assert sampling.too_large(path)
+    steps: list[str] = []
+    model = TableModel("rent", **QUICK).fit_file(path, progress=steps.append)
+    assert "reading: 300 rows" in steps
+    whole = TableModel("rent", **QUICK).fit(flats(300))  # the sample is the whole file
+    np.testing.assert_allclose(model.predict(flats(20)), whole.predict(flats(20)), rtol=1e-9)
+
+
+def test_a_file_of_no_rows_has_no_sample(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", {"a": np.empty(0), "rent": np.empty(0)})
+    with pytest.raises(TableError, match=r"a\.parquet has no rows"):
+        TableModel("rent", sample_rows=50, **QUICK).fit_file(path)
+
+
+def test_numbers_and_texts_of_a_column_are_joined_as_texts() -> None:
+    numbers, texts = as_table({"a": [1.0, 2.5, np.nan]}), as_table({"a": ["x", None]})
+    assert joined(numbers, texts).columns["a"].tolist() == ["1", "2.5", None, "x", None]
+    assert joined(texts, numbers).columns["a"].tolist() == ["x", None, "1", "2.5", None]
+
+
+def test_a_batch_without_targets_is_passed_over(tmp_path: Path) -> None:
+    table = flats(600)
+    table["rent"][150:450] = np.nan  # more than a batch
+    path = written(tmp_path / "a.parquet", table)
+    model = TableModel("rent", sample_rows=100, **QUICK)
+    noted(lambda: model.fit_file(path))
+    assert model.facts_["rows"] == 600
+    assert model.score(flats(200, seed=5)) > 0.9
+
+
+def test_a_target_that_is_not_always_a_number_is_refused(tmp_path: Path) -> None:
+    table = flats(600)
+    table["rent"][599] = np.inf  # not in the sample
+    path = written(tmp_path / "a.parquet", table)
+    with pytest.raises(TableError, match="the target 'rent' is not always a number"):
+        TableModel("rent", sample_rows=50, random_state=0, **QUICK).fit_file(path)
+
+
+def test_rows_beyond_those_for_each_feature_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_model, "ROWS_PER_FEATURE", 10)
+    path = written(tmp_path / "a.csv", flats(900))
+    model = TableModel("rent", sample_rows=100, **QUICK)
+    (note,) = noted(lambda: model.fit_file(path))
+    taken = re.fullmatch(r"fitted to (\d+) of 900 rows: 10 for each feature", note)
+    assert taken is not None
+    assert 340 < int(taken[1]) < 460  # 400, but for chance
+
+
+def test_a_time_limit_ends_a_pass_over_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_model, "SOLVED_ROWS", 100)
+    path = written(tmp_path / "a.parquet", flats(900))
+    model = TableModel("rent", sample_rows=100, time_limit=1e6, **QUICK)
+
+    def until_a_third(step: str) -> None:
+        if step.startswith("fitting: 33%"):
+            model.time_limit = 1e-3
+
+    (note,) = noted(lambda: model.fit_file(path, progress=until_a_third))
+    assert note == "time_limit=0.001 ended the fit after 300 of 900 rows"
+    assert model.facts_["rows"] == 300
+    assert model.score(flats(200, seed=5)) > 0.9

@@ -174,7 +174,7 @@ class TablePredictor:
             reading = self._readings.get(name, TEXT)
             if text is None:
                 return math.nan
-            if reading.kind == "number":
+            if reading.kind == "number" and isinstance(value, str | bytes):
                 found = reading.value(text)
                 number = math.nan if found is None else float(found)
             elif is_number(text):
