@@ -73,3 +73,12 @@ def test_a_single_column_is_no_leak() -> None:
     x = np.linspace(0.0, 1.0, 50)
     assert determines(x, x**2, "regression")
     assert said({"x": x, "y": x**2}) == []
+
+
+def test_one_row_of_a_class_gives_nothing_away() -> None:
+    table = measured(60)
+    score = np.where(np.arange(60) == 7, 9.0, table["b"])
+    y = np.where(np.arange(60) == 7, "yes", "no")
+    assert not determines(score, y, "classification")
+    y[8], score[8] = "yes", 9.5
+    assert determines(score, y, "classification")

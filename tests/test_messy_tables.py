@@ -23,7 +23,17 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import Table, TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables import (
+    Table,
+    TableEncoder,
+    TableError,
+    TableNotice,
+    as_table,
+    read_table,
+    text_files,
+)
+from kernelsieve.tables.readers import with_readings
+from kernelsieve.tables.table import is_missing
 from kernelsieve.tables.target import task_and_targets
 
 ODD = ["-", ".", "missing", "n.a.", "#N/A"]
@@ -637,3 +647,43 @@ def test_an_arrow_file_with_wrong_places_of_texts_is_refused(tmp_path: Path) -> 
     path.write_bytes(content.replace(np.array([0, 3, 7, 11], "<i4").tobytes(), places.tobytes()))
     with pytest.raises(TableError, match=r"a\.arrow is not a \.arrow file: .*offset"):
         read_table(path)
+
+
+def test_clock_times_that_no_clock_shows_are_missing(file: Callable[..., Path]) -> None:
+    cells = [f"{1 + i % 12}:30 {'ap'[i % 2]}m" for i in range(60)] + ["13:30 pm", "noon"]
+    table, said = noted(file("t,b\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(cells))))
+    values = table.columns["t"]
+    assert values[:3].tolist() == [1.5, 14.5, 3.5]
+    assert values[11] == 12.5
+    assert np.isnan(values[60:]).all()
+    assert "13:30 pm" in said
+
+
+def test_a_column_of_no_values_is_one_of_numbers(file: Callable[..., Path]) -> None:
+    table, said = noted(file("a,b\n" + "NA,1\n,2\n" * 5))
+    assert np.isnan(table.columns["a"]).all()
+    assert said == ""
+
+
+def test_a_header_without_rows_is_a_table_without_rows(file: Callable[..., Path]) -> None:
+    table = read_table(file("a,b\n"))
+    assert (list(table.columns), table.n_rows) == (["a", "b"], 0)
+
+
+def test_a_cell_that_has_no_end_is_refused(
+    file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_files, "LARGEST_CELL", 256)
+    lines = "".join(f"{i},{i}\n" for i in range(50))
+    path = file(f'a,b\n{lines}1,"{"x" * 2_000}"\n{lines}')
+    with pytest.raises(TableError, match=r"a\.csv is not a text table: .*straddl"):
+        read_table(path)
+
+
+def test_an_empty_column_of_texts_needs_no_reading() -> None:
+    columns = {"a": np.array([None, None], dtype=object), "b": np.array(["1 EUR", "2 EUR"], object)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableNotice)
+        table = with_readings(Table("here", columns))
+    assert table.columns["b"].tolist() == [1.0, 2.0]
+    assert is_missing(table.columns["a"]).all()

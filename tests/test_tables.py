@@ -11,17 +11,23 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from support.tables import N_ROWS, flats, written
 
 import kernelsieve
-from kernelsieve import TableModel
-from kernelsieve.tables import TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures, TableModel
+from kernelsieve.sources.base import ArraySource
+from kernelsieve.tables import Table, TableEncoder, TableError, TableNotice, as_table, read_table
+from kernelsieve.tables import encoder as encoders
 from kernelsieve.tables.columns import MOST_LEVELS
 from kernelsieve.tables.embedding import embedding
 from kernelsieve.tables.encoder import CLIP, FEW_LEVELS
+from kernelsieve.tables.facts import confusion
+from kernelsieve.tables.inspection import as_lines, inspected
+from kernelsieve.tables.monomials import ranked_monomials
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
 from kernelsieve.tuning.methods import METHODS
 
@@ -645,3 +651,162 @@ def test_encoders_refuse_what_cannot_be_learned() -> None:
     wide = sp.csr_array((np.ones(1), (np.zeros(1, int), [10_000_000])), shape=(1, 10_000_001))
     with pytest.raises(TableError, match="10,000,001 sparse columns, and the limit"):
         TableEncoder().fit(wide)
+
+
+# --- edges ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(TableError, match=r"a\.csv is a folder: name a file in it"):
+        write_columns(tmp_path / "a.csv", {"a": np.ones(2)})
+
+
+def test_missing_values_of_pandas_in_objects() -> None:
+    table = as_table({"a": np.array(["x", pd.NA, pd.NaT, None, "y"], dtype=object)})
+    assert table.columns["a"].tolist() == ["x", None, None, None, "y"]
+
+
+def test_texts_that_are_nearly_all_distinct_are_counted() -> None:
+    n = 2 * FEW_LEVELS
+    texts = [f"person {min(i, n - 5)}" for i in range(n)]
+    with pytest.warns(TableNotice, match=f"{n - 4} distinct values in {n} rows"):
+        encoder = TableEncoder().fit({"name": texts, "a": np.sqrt(np.arange(n))})
+    assert list(encoder.ignored_) == ["name"]
+
+
+def test_strict_refuses_missing_texts_though_they_have_a_column() -> None:
+    encoder = TableEncoder().fit({"a": ["x", None, "y"]})
+    encoder.strict = True
+    with pytest.raises(TableError, match=r"column 'a': 1 missing value .*strict mode"):
+        encoder.transform({"a": ["x", None]})
+
+
+def test_a_column_of_times_may_be_empty_later() -> None:
+    encoder = TableEncoder().fit({"t": ["2024-01-01", "2024-02-01", "2024-03-01"]})
+    empty = Table("here", {"t": np.array([None, None], dtype=object)})
+    with pytest.warns(TableNotice, match="2 missing values"):
+        X = encoder.transform(empty)
+    np.testing.assert_array_equal(X, encoder.transform({"t": ["2024-02-01"] * 2}))  # the median
+
+
+def test_a_class_of_one_row_cannot_be_judged() -> None:
+    table = {"a": np.arange(24.0) ** 2, "y": ["no"] * 23 + ["yes"]}
+
+    def fit_often() -> None:  # the row may be among those that judge
+        for seed in range(20):
+            small("y", random_state=seed).fit(table)
+
+    with pytest.raises(TableError, match="class 'yes' has too few rows to learn from: merge it"):
+        fit_often()
+
+
+def test_a_score_needs_values_of_the_target(fitted: TableModel) -> None:
+    table = {**flats(5), "rent": [None] * 5}
+    with pytest.raises(TableError, match="the target 'rent' has no values to compare"):
+        fitted.score(table)
+
+
+def test_many_classes_have_no_confusion_matrix() -> None:
+    classes = np.array([f"c{i:02d}" for i in range(11)])
+    assert confusion(classes, classes, classes) == {"labels": [], "counts": []}
+    few = confusion(classes[:2], classes[[0, 0]], classes[:2])
+    assert few == {"labels": ["c00", "c01"], "counts": [[1, 0], [1, 0]]}
+
+
+def test_sparse_columns_are_compared_with_a_linear_model() -> None:
+    X = sp.random(80, 12, density=0.4, random_state=0, format="csr")
+    model = small("y", baselines=True).fit(X, np.asarray(X.sum(axis=1)).ravel())
+    names = {found["name"] for found in model.facts_["verdict"]["models"]}
+    assert names == {"constant", "linear", "this model"}  # trees take no sparse columns
+
+
+def test_sparse_and_dense_columns_together() -> None:
+    """Many categories beside a sparse matrix become means, as they do in a dense table."""
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 30, 200)
+    matrix = sp.csr_array(sp.random(200, 5, density=0.1, random_state=0))
+    table = Table("here", {"place": np.array([f"p{i:02d}" for i in places], dtype=object)}, matrix)
+    y = places[:, None].astype(np.float64)
+    encoder = TableEncoder().fit(table, y)
+    X = encoder.transform(table)
+    assert sp.issparse(X)
+    assert X.shape == (200, 6)
+    assert np.corrcoef(X[:, [0]].toarray().ravel(), places)[0, 1] > 0.99
+    np.testing.assert_array_equal(X[:, 1:].toarray(), matrix.toarray())
+
+
+def test_importances_of_sparse_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many classes: categories are 0/1 columns, however many there are."""
+    monkeypatch.setattr(encoders, "WIDE", 100)
+    rng = np.random.default_rng(0)
+    places, noise = rng.integers(0, 80, (2, 400))
+    table = {"place": [f"p{i}" for i in places], "noise": [f"n{i}" for i in noise]}
+    classes = np.where(rng.random(400) < 0.1, 0, places % 7)
+    model = small("y", method="nystrom").fit({**table, "y": [f"c{i}" for i in classes]})
+    assert model.encoder_.sparse_
+    found = dict(model.facts_["columns"])
+    assert found["place"] > 0.1 > abs(found["noise"])
+
+
+def test_facts_of_other_types_are_refused(fitted: TableModel) -> None:
+    state = fitted.get_state()
+    facts = state["fitted"]["facts_"]
+    for changes, message in (
+        ({"rows": "240"}, "rows has the wrong type or length"),
+        ({"scores": {"RMSE": 1.0}}, "scores has the wrong type or length"),
+        ({"verdict": {**facts["verdict"], "sentence": 3}}, "verdict has the wrong type"),
+    ):
+        fields = {**state["fitted"], "facts_": {**facts, **changes}}
+        with pytest.raises(ValueError, match=message):
+            TableModel.from_state({**state, "fitted": fields})
+
+
+def test_sparse_columns_have_a_line_in_an_inspection() -> None:
+    found = inspected(sp.random(40, 1234, density=0.1, random_state=0, format="csr"))
+    assert [(c.name, c.kind, c.used_as) for c in found] == [
+        ("1,234 columns", "sparse", "unchanged")
+    ]
+
+
+def test_long_names_lose_their_middle() -> None:
+    names = [f"measurement_of_the_temperature_{i}" for i in range(2)]
+    rng = np.random.default_rng(0)
+    lines = as_lines(inspected({name: rng.normal(size=30) for name in names}))
+    assert lines[1].startswith("measuremen…erature_0  number")
+    assert lines[2].startswith("measuremen…erature_1  number")
+
+
+def test_arrow_files_of_nested_columns_say_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    for cells, reason in (
+        ([[1, 2], [3]], "column 'a' holds list values; only numbers, texts and times"),
+        ([[1, 2], [3, 4]], r"column 'a' has shape \(2, 2\), and a column has one dimension"),
+    ):
+        feather.write_feather(pa.table({"a": cells}), path)
+        with pytest.raises(TableError, match=reason) as found:
+            read_table(path)
+        assert "is not a .arrow file" not in str(found.value)
+        with pytest.raises(TableError, match=reason):
+            as_table({"a": cells})
+
+
+# --- monomials -----------------------------------------------------------------------------------
+
+
+def test_only_products_have_names() -> None:
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    model = KernelRidge(FourierFeatures(20, random_state=0)).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match="no features with names: use AdaptiveFeatures or RowNorm"):
+        ranked_monomials(model, X)
+
+
+def test_monomials_of_a_source_and_of_rows_divided_by_their_lengths() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    features = RowNormFeatures(30, kernel="ntk", rotate=False, random_state=0)
+    model = KernelRidge(features, alpha=1e-3).fit(X, X[:, 1])
+    found = ranked_monomials(model, X)
+    assert found.note.endswith("columns of rows divided by their lengths")
+    streamed = ranked_monomials(model, ArraySource(X))
+    assert streamed.names.tolist() == found.names.tolist()
+    np.testing.assert_allclose(streamed.importances, found.importances, rtol=1e-12)

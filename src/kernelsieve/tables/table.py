@@ -185,7 +185,11 @@ def from_arrow(where: str, table: Any) -> Table:
 
 def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
     """Convert a column: numbers to float64, everything else to objects that are texts or None."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths, which are refused below
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
     if array.ndim != 1:
         raise TableError(
             f"{where}: column {name!r} has shape {array.shape}, and a column has one dimension"
