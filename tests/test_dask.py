@@ -296,6 +296,30 @@ def test_chunks_that_are_not_what_they_say() -> None:
         on_dask.KernelRidge(on_dask.FourierFeatures(20)).fit(da.from_array(X), y[:7])
 
 
+def test_collections_that_cannot_be_fitted() -> None:
+    X, y = data()
+    with pytest.raises(ValueError, match=r"X has 1 dimensions: it must be of shape \(n, d\)"):
+        DaskSource(da.from_array(y, chunks=500))
+    promised = da.from_array(X, chunks=(500, 5)).map_blocks(
+        lambda block: block.astype(np.float32), dtype=np.float64, meta=np.empty((0, 0))
+    )
+    model = kernelsieve.KernelRidge(kernelsieve.RowNormFeatures(5, random_state=0))
+    words = r"chunk . of 4 .*: its values are float32, but those of other chunks are float64"
+    with pytest.raises(ValueError, match=words):
+        model.fit(promised, da.from_array(y, chunks=500))
+    with pytest.raises(ValueError, match="all sample weights are zero: there is nothing to fit"):
+        model.fit(*chunked(X, y), sample_weight=da.zeros(N, chunks=250))
+
+
+def test_chunks_of_some_columns_are_put_together() -> None:
+    X, y = data()
+    model = kernelsieve.KernelRidge(kernelsieve.RowNormFeatures(5, gamma=0.2, random_state=0))
+    expected = model.fit(*chunked(X, y)).predict(X)
+    narrow = da.from_array(X, chunks=(250, 2))
+    found = clone(model).fit(narrow, da.from_array(y, chunks=250)).predict(X)
+    np.testing.assert_array_equal(found, expected)
+
+
 def loaded(X: Array, load: Any) -> Any:
     """X in chunks that ``load(rows, number)`` makes on a worker."""
     pieces = [

@@ -23,7 +23,10 @@ from sklearn.preprocessing import (
 
 import kernelsieve
 from kernelsieve import KernelRidge, KernelRidgeClassifier, RowNormFeatures
+from kernelsieve._state import InvalidStateError
 from kernelsieve.persistence import ModelFileError
+from kernelsieve.persistence._registry import registered
+from kernelsieve.persistence._sklearn import STEPS
 
 X = np.random.default_rng(0).normal(3.0, 2.0, size=(80, 3))
 
@@ -99,3 +102,42 @@ def test_other_steps_are_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="dtype"):
         kernelsieve.save(OneHotEncoder(dtype=np.float32), tmp_path / "m.ks")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_column_transformer_of_a_file_cannot_have(tmp_path: Path) -> None:
+    for transformer, reason in (
+        (ColumnTransformer([("a", StandardScaler(), [0])], remainder=MinMaxScaler()),
+         "remainder is an estimator: a file holds 'drop' and 'passthrough' only"),
+        (ColumnTransformer([("a", StandardScaler(), slice(0, 2))]), "columns are slice"),
+        (ColumnTransformer([("a", StandardScaler(), [0, True])]), "columns are .0, True.: a"),
+    ):  # fmt: skip
+        with pytest.raises(ModelFileError, match=reason):
+            kernelsieve.save(make_pipeline(transformer, ridge()), tmp_path / "m.ks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_column_by_its_name_and_a_transformer_that_was_not_fitted(tmp_path: Path) -> None:
+    fresh = ColumnTransformer([("a", StandardScaler(), [0, 1])], remainder="passthrough")
+    assert str(again(fresh, tmp_path)) == str(fresh)
+    np.testing.assert_array_equal(again(fresh, tmp_path).fit_transform(X), fresh.fit_transform(X))
+    named = ColumnTransformer([("a", "passthrough", "size"), ("b", "drop", ["rest"])])
+    assert str(again(named, tmp_path)) == str(named)
+
+
+def test_steps_that_are_none_are_refused() -> None:
+    pipeline, transformer = STEPS["Pipeline"], STEPS["ColumnTransformer"]
+    for step, reason in (
+        ([1, StandardScaler()], r"steps\[0\] is not a named step"),
+        (["a"], r"steps\[0\] is not a named step"),
+        (["a", "eval"], r"steps\[0\] has no estimator"),
+    ):
+        with pytest.raises(InvalidStateError, match=reason):
+            pipeline.from_state({"steps": [step]})
+    state = transformer.get_state(ColumnTransformer([("a", "drop", [0])]))
+    with pytest.raises(InvalidStateError, match=r"columns are \[\]: a file holds names"):
+        transformer.from_state({**state, "steps": [["a", "drop", []]]})
+
+
+def test_only_registered_objects_are_models() -> None:
+    with pytest.raises(InvalidStateError, match="model is a dict, not an object of a registered"):
+        registered({}, "model", {})

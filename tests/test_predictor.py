@@ -101,6 +101,17 @@ def test_threads_may_share_a_predictor() -> None:
             assert list(pool.map(predict, X)) == alone
 
 
+def test_a_model_of_sparse_rows_takes_dense_ones() -> None:
+    X = rows()
+    sparse = sp.csr_array(np.where(X > 0, X, 0.0))
+    model = KernelRidge(NystromFeatures(20, gamma=0.2, random_state=0), alpha=0.1, refine=True)
+    for refined in (True, False):
+        model.set_params(refine=refined).fit(sparse, target(X))
+        predict = model.predictor()
+        found = [predict(row) for row in sparse.toarray()[:5]]
+        np.testing.assert_allclose(found, model.predict(sparse[:5]), rtol=1e-9)
+
+
 def test_rows_that_the_model_does_not_take() -> None:
     X = rows()
     predict = KernelRidge(AdaptiveFeatures(20, random_state=0)).fit(X, target(X)).predictor()

@@ -16,9 +16,12 @@ from kernelsieve._parallel import thread_count
 from kernelsieve._progress import track
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
-from kernelsieve.linalg.cholesky import regularised_cholesky
+from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.smooth import bump
+from kernelsieve.kernels.zonal import MOST_LAYERS
+from kernelsieve.linalg.cholesky import inverse_of, regularised_cholesky
 from kernelsieve.sketches import TensorSketch
-from kernelsieve.sources import BlockSource, NpySource, SvmlightSource
+from kernelsieve.sources import BlockSource, NpySource, SvmlightSource, summaries
 
 
 def points(n: int = 20, d: int = 3) -> Any:
@@ -176,3 +179,148 @@ def test_predictions_that_float32_cannot_hold() -> None:
     assert np.isfinite(model.predict(X)).all()
     with pytest.raises(ValueError, match=r"the predictions overflow float32"):
         model.predict(X.astype(np.float32))
+
+
+# --- kernels -------------------------------------------------------------------------------------
+
+WARP = kernels.Warp
+BAD_KERNELS: dict[str, tuple[Any, type[Exception], str]] = {
+    "a scale of 0": (lambda: WARP("identity", 0.0, 0.0), ValueError, r"scale=0\.0 > 0: a column"),
+    "a centre at infinity": (
+        lambda: WARP("identity", float("inf"), 1.0),
+        ValueError,
+        "center=inf must be finite",
+    ),
+    "a knot at infinity": (
+        lambda: WARP("knots", 0.0, 1.0, (0.0, float("inf")), (0.0, 1.0)),
+        ValueError,
+        "knots and values must be finite",
+    ),
+    "a falling slope": (
+        lambda: WARP("knots", 0.0, 1.0, (0.0, 1.0), (0.0, 1.0), -1.0),
+        ValueError,
+        r"slope=-1\.0 >= 0",
+    ),
+    "a bump of no pieces": (
+        lambda: kernels.SmoothLaplacian(1.0, pieces=0),
+        ValueError,
+        "pieces=0 must be 1, 2 or 3",
+    ),
+    "a value without a weight": (
+        lambda: Reference((1.0, 2.0), (0.5,)),
+        ValueError,
+        r"2 values with 1 weights that sum to 0\.5: each value needs a weight",
+    ),
+    "a name for a warp": (
+        lambda: kernels.Product([1.0, 2.0], warps=["log", "log"]),
+        TypeError,
+        r"warps=\('log', 'log'\) must hold a Warp for each column",
+    ),
+    "rows for marginals": (
+        lambda: kernels.Anova(kernels.Product(1.0), ((0,),), (1.0,), points()),
+        TypeError,
+        "must be Marginals: see Anova.of",
+    ),
+    "too deep a network": (
+        lambda: kernels.NeuralTangent(MOST_LAYERS + 1),
+        ValueError,
+        f"depth={MOST_LAYERS + 1} must be at most {MOST_LAYERS}",
+    ),
+    "no families": (
+        lambda: kernels.learn(points(), points()[:, 0], families=[]),
+        ValueError,
+        r"families=\(\) is empty: name at least one",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_KERNELS)
+def test_kernels_that_cannot_be(case: str) -> None:
+    make, kind, words = BAD_KERNELS[case]
+    with pytest.raises(kind, match=words):
+        make()
+
+
+def test_kernels_of_the_angle_that_overflow() -> None:
+    X = np.full((2, 3), 1e200)
+    X[0] = 1.0
+    with pytest.raises(ValueError, match="overflows float64 on this data: scale X"):
+        kernels.ArcCosine(1)(X)
+    with pytest.raises(ValueError, match=r"row 1 has \|x\|\^2 = .* overflows float64: scale X"):
+        kernels.ArcCosine(1).diag(X)
+
+
+def test_a_bump_of_one_piece_is_flat() -> None:
+    u = np.linspace(-0.5, 0.5, 7)
+    np.testing.assert_array_equal(bump(u, 1), np.ones(7))
+    middle = (np.arange(1000) + 0.5) / 1000 - 0.5
+    for pieces in (1, 2, 3):  # the integral of the square is 1
+        assert np.square(bump(middle, pieces)).mean() == pytest.approx(1.0, abs=1e-4)
+
+
+# --- maps and models -----------------------------------------------------------------------------
+
+
+def test_maps_of_what_they_do_not_take() -> None:
+    X = points()
+    X[3, 1] = np.nan
+    references = [Reference.of(X[:, i], 5) for i in range(3)]
+    laplacian = kernels.Product(0.5, "laplacian", references=references)
+    with pytest.raises(ValueError, match="BinningFeatures take no missing values; impute them"):
+        ks.BinningFeatures(5, kernel=laplacian, random_state=0).fit(X).transform(X)
+    with pytest.raises(ValueError, match="samples products of columns: use basis='monomial'"):
+        ks.AdaptiveFeatures(5, sampler="paper", basis="mercer").fit(points())
+    with pytest.raises(ValueError, match=r"multiplies rows by .* which float32 cannot hold"):
+        ks.RowNormFeatures(5, gamma=1e-90).fit(points().astype(np.float32))
+
+
+def test_neighbours_need_rows_in_memory() -> None:
+    X = points(60)
+    model = ks.KernelRidge(ks.RowNormFeatures(5, random_state=0), refine="local")
+    with pytest.raises(ValueError, match="refine='local' needs all rows in memory: pass an array"):
+        model.fit(BlockSource([(X[:30], X[:30, 0]), (X[30:], X[30:, 0])]))
+
+
+def test_drift_needs_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summaries, "MOST_ENTRIES", 2 * summaries.FEWEST_VALUES)
+    X = points()
+    model = ks.KernelRidge(ks.RowNormFeatures(5, random_state=0)).fit(X, X[:, 0])
+    assert model.marginals_ is None
+    with pytest.raises(ValueError, match="the model knows no ranges of its 3 columns"):
+        model.drift(X)
+
+
+def test_drift_of_a_column_that_was_always_missing() -> None:
+    X = points()
+    X[:, 1] = np.nan
+    references = [Reference.of(X[:, i], 20) for i in range(3)]
+    features = ks.NystromFeatures(5, kernel=kernels.Product(0.5, references=references))
+    model = ks.KernelRidge(features).fit(X, X[:, 0])
+    far = np.where(np.arange(3) == 1, 5.0, X)
+    far[:, 2] = 99.0
+    found = model.drift(far)
+    assert found.columns.tolist() == [0.0, 0.0, 1.0]  # no range, so nothing is outside of it
+    assert found.missing[1] == -1.0
+
+
+def test_a_prediction_that_overflows() -> None:
+    X = points()
+    features = ks.NystromFeatures(3, kernel="linear", random_state=0)
+    predict = ks.KernelRidge(features).fit(X, 1e30 * X[:, 0]).predictor()
+    assert predict([1e200, 1e200, 1e200]) > 1e229
+    with (
+        np.errstate(over="ignore", invalid="ignore"),
+        pytest.raises(ValueError, match="the prediction overflows float64: scale the row"),
+    ):
+        predict([1e300, 1e300, 1e300])
+
+
+def test_folds_need_rows() -> None:
+    X = points(4)
+    with pytest.raises(ValueError, match=r"n_samples = 4: .* judged by 5 folds.*pass cv="):
+        ks.KernelRidgeCV(ks.AdaptiveFeatures(3, random_state=0), alphas=[1.0]).fit(X, X[:, 0])
+
+
+def test_covariances_that_are_not_positive() -> None:
+    with pytest.raises(LinAlgError, match="not positive definite at any jitter: X holds huge"):
+        inverse_of(np.array([[1.0, 5.0], [5.0, 1.0]]))
