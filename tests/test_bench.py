@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import os
+import platform
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -35,22 +36,25 @@ from kernelsieve.bench import (
     quality,
     run,
     runner,
+    scoreboard,
     worker,
 )
+from kernelsieve.bench import isolated as isolated_runs
 from kernelsieve.bench.isolated import Limits, isolated
-from kernelsieve.bench.methods import DEFAULT_METHODS, Method, transformer_of
+from kernelsieve.bench.methods import DEFAULT_METHODS, Method, find_method, transformer_of
 from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
 from kernelsieve.bench.schedule import BUILT_IN, LADDER, PlanError, schedule
 from kernelsieve.bench.scoreboard import (
     Scoreboard,
     ScoreboardPlan,
+    TableSpec,
     find_tables,
     load_table,
     run_scoreboard,
 )
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian
-from kernelsieve.tables import TableError
+from kernelsieve.tables import TableError, as_table
 
 IN_PROCESS = tuple(name for name, method in METHODS.items() if method.requires is None)
 SMALL = Plan(
@@ -798,3 +802,69 @@ def test_ranks_wins_and_normalised_errors_by_hand() -> None:
 def test_peers_are_known_by_their_package() -> None:
     packages = {METHODS[name].requires for name in PEERS} - {None}
     assert packages == {"lightgbm", "interpret", "xrfm", "xGPR"}
+
+
+# --- what systems and datasets do not tell -------------------------------------------------------
+
+
+def test_one_class_alone_has_half_the_area() -> None:
+    scores = np.array([0.1, 0.4, 0.8])
+    assert metrics.area_under_curve(scores, np.ones(3, dtype=bool)) == 0.5
+    assert metrics.area_under_curve(scores, np.zeros(3, dtype=bool)) == 0.5
+
+
+def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("VmRSS:  12 kB\n")
+    monkeypatch.setattr(machine, "STATUS", status)
+    assert machine._status("VmRSS") == 12 * 1024
+    with pytest.raises(OSError, match="status does not tell VmHWM"):
+        machine._status("VmHWM")
+    monkeypatch.setattr(machine, "Path", lambda name: status)  # a processor without a name
+    assert machine.processor() in (platform.processor(), platform.machine())
+
+
+def test_why_a_process_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Traceback\n  ...\nMemoryError: too much\n\n")
+    assert isolated_runs._why(1, log) == "ended with code 1: MemoryError: too much"
+    log.write_text("")
+    assert isolated_runs._why(3, log) == "ended with code 3: no message"
+    assert "lack of memory" in isolated_runs._why(-signal.SIGKILL, log)
+    monkeypatch.setattr(isolated_runs, "PROC", tmp_path)
+    assert isolated_runs._usage(1) is None
+
+
+def test_a_scoreboard_needs_dense_tables_and_methods() -> None:
+    with pytest.raises(PlanError, match="nothing to compare: name a folder with tables, and meth"):
+        ScoreboardPlan((), ("linear",))
+    spec = TableSpec("diabetes", "diabetes")
+    plan = ScoreboardPlan((spec,), ("linear",))
+    loaded = load_table(spec, plan, 0)
+    assert len(loaded.train) + len(loaded.test) == 442
+    method = dataclasses.replace(find_method("linear"), max_rows=100)
+    (why,) = scoreboard._excuse(method, loaded).values()
+    assert why == f"{len(loaded.train):,} training rows, its limit is 100"
+    assert scoreboard._excuse(find_method("linear"), loaded) is None
+    with pytest.raises(PlanError, match="the scoreboard is for tables: sparse matrices are not"):
+        scoreboard._from_arrays(sp.csr_array(np.eye(3)), np.ones(3), ["a", "b", "c"])
+
+
+def test_texts_of_many_kinds_and_sparse_columns_as_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(problem, "MOST_CODES", 3)
+    texts = {"few": [*"abab"], "many": [*"pqrs"]}
+    table = as_table({name: np.array(values, dtype=object) for name, values in texts.items()})
+    X, categorical = problem._as_they_come(table, ["few", "many"], np.arange(4))
+    assert categorical == (0,)
+    np.testing.assert_array_equal(X, [[0, 0], [1, 1], [0, 2], [1, 3]])
+    sparse = dataclasses.replace(table, matrix=sp.csr_array(np.eye(4)))
+    X, _ = problem._as_they_come(sparse, ["few"], np.arange(4))
+    np.testing.assert_array_equal(X, np.column_stack([[0, 1, 0, 1], np.eye(4)]))
+
+
+def test_one_size_of_one_dataset_is_measured_whatever_it_takes() -> None:
+    found = schedule(Plan(("year",), ("fourier",), n_components=(4000,), budget_minutes=1e-6))
+    assert {cell.n_components for cell in found.cells["year"]} == {4000}
+    assert found.left_out == []

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import cli, datasets
-from kernelsieve.bench import Store, runner
+from kernelsieve.bench import Store, plots, runner, scoreboard
 from kernelsieve.bench.records import Result
+from kernelsieve.bench.scoreboard import Scoreboard, ScoreboardPlan
 from kernelsieve.datasets import Entry, folders, loading
 
 ROOT = Path(__file__).parent.parent
@@ -135,6 +136,57 @@ def test_bench_quiet_prints_the_tables_only() -> None:
     assert "Fourier" in outcome.stdout
     assert "Report:" not in outcome.output
     assert outcome.stderr == ""
+
+
+def test_bench_says_what_it_left_out_to_stay_within_the_budget() -> None:
+    outcome = CliRunner().invoke(cli.app, [*QUICK, "--budget", "0.00001"])
+    assert outcome.exit_code == 0, outcome.output
+    assert "Left out to stay within" in outcome.stdout
+    assert "s = 40 on diabetes" in outcome.stdout
+    quiet = CliRunner().invoke(cli.app, [*QUICK, "--budget", "0.00001", "--quiet"])
+    assert "Left out" not in quiet.output
+
+
+def test_mistakes_while_drawing_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'colours'", name="colours")
+
+    monkeypatch.setattr(plots, "save", save)
+    outcome = CliRunner().invoke(cli.app, QUICK)
+    assert isinstance(outcome.exception, ModuleNotFoundError)
+
+
+def test_a_scoreboard_for_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tables").mkdir()
+    X, y = datasets.make_friedman(80)
+    np.savez(tmp_path / "tables" / "one.npz", X=X, y=y)
+    (tmp_path / "tables" / "two.csv").write_text("a,b\n1,2\n")
+    known: list[int] = []
+
+    def board(plan: ScoreboardPlan, store: Store, report: object) -> Scoreboard:
+        known.append(len(store.records))
+        facts = {"error": 0.5, "scores": {"rmse": 0.5}, "fit_seconds": 1.0}
+        results = [Result("one", "c", m, None, 0, **facts) for m in plan.methods]
+        store.add(results[0])
+        loaded = scoreboard.load_table(plan.tables[0], plan, 0)
+        return Scoreboard(
+            [scoreboard._setup(loaded, "c", plan, store)], list(plan.methods), results
+        )
+
+    monkeypatch.setattr(scoreboard, "run_scoreboard", board)
+    arguments = ["bench", "--suite", "tables", "tables", "--methods", "linear,boosting"]
+    outcome = CliRunner().invoke(cli.app, [*arguments, "--json"])
+    assert outcome.exit_code == 0, outcome.output
+    assert "Note: two.csv is left out: say what to predict, --target two=COLUMN." in outcome.stderr
+    found = json.loads(outcome.stdout)
+    assert "linear" in json.dumps(found)
+    outcome = CliRunner().invoke(cli.app, [*arguments, "--quiet"])
+    assert "Linear" in outcome.stdout
+    assert "Report:" not in outcome.stdout
+    outcome = CliRunner().invoke(cli.app, [*arguments, "--fresh"])
+    assert "Report:" in outcome.stdout
+    assert known[0] == known[2] == 0 < known[1]  # what was there is gone
+    assert (tmp_path / "bench-results" / "scoreboard.html").exists()
 
 
 def test_bench_without_matplotlib_says_how_to_get_the_picture(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -420,3 +421,58 @@ def test_a_browser_prints_the_page(tmp_path: Path, page_text: str) -> None:
     assert content.startswith(b"%PDF")
     pages = len(re.findall(rb"/Type\s*/Page\b", content))
     assert 5 <= pages <= 12  # one for the tables, one or two for each dataset, one for the rest
+
+
+# --- what was not measured -----------------------------------------------------------------------
+
+
+def test_a_dataset_without_results_is_named_and_no_more() -> None:
+    empty = Comparison(setup("wine"), (), ())
+    assert report._in_short(empty) == "<b>wine</b>"
+    assert report._paper_cell(empty, "fourier") == "<td>-</td>"
+    assert empty.chosen("fourier") is None
+
+
+def test_a_method_that_one_dataset_lacks_has_a_dash_there() -> None:
+    pair = [comparison("wine"), comparison("uji", ("linear", "fourier"))]
+    lines = rendered(pair, width=100)
+    adaptive = next(line for line in lines if line.startswith("Adaptive"))
+    assert adaptive.split()[-1] == "-"
+    assert {curve.method for curve in plots.curves(pair)} == {"fourier"}
+
+
+def test_errors_that_were_not_reached_are_said_to_be() -> None:
+    found = comparison("wine", ("adaptive", "fourier"))  # here Fourier is the better one
+    assert table.reaching(found, "adaptive") == "not reached"
+    assert table.reaching(found, "fourier").startswith("s=1000, ")
+    assert table.reaching(comparison("wine", ("linear",)), "linear") == "not reached"
+
+
+def test_failures_name_the_sizes_where_they_were() -> None:
+    runs = [
+        result("fourier", s, seed, None, failure="too slow") for s in (250, 500) for seed in (0, 1)
+    ]
+    found = Comparison(setup("wine"), (), tuple(runs))
+    assert words.failures(found) == ["Fourier: too slow (s=250, s=500)"]
+
+
+def test_ratios_are_of_equal_sizes() -> None:
+    found = comparison("wine", ("fourier", "adaptive"))
+    fourier = found.of("fourier")[0]
+    assert table._relative(found, fourier, "adaptive").startswith("0.975 ± ")
+    other = dataclasses.replace(fourier, n_components=999)
+    assert table._relative(found, other, "adaptive") == ""
+
+
+def test_one_size_is_in_the_middle_of_its_axis() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    ax = figure.subplots()
+    plots._features_axis(ax, [500])
+    assert ax.get_xlim() == (250.0, 1000.0)
+
+
+def test_one_method_differs_from_no_other() -> None:
+    board = scoreboard()
+    alone = Scoreboard(board.setups, ["linear"], [r for r in board.results if r.method == "linear"])
+    assert alone.critical_difference == 0.0
+    assert board.critical_difference > 1.0
