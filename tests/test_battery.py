@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelsieve.testing import FeatureMapBattery, bias, check_feature_map
+from kernelsieve.testing import FeatureMapBattery, bias, check, check_feature_map
 from kernelsieve.testing import data as shapes
 
 # --- right maps, plainly written -----------------------------------------------------------------
@@ -555,3 +555,14 @@ def test_a_wrong_map_fails_by_a_call_and_says_where() -> None:
 
     with pytest.raises(AssertionError, match=r"test_float32_stays_float32\[asarray\]"):
         check_feature_map(make, leave_out=QUICK)
+
+
+def test_hooks_of_a_call_reach_the_battery() -> None:
+    battery = check._battery(plain_fourier, False, lambda X: "exact", lambda X: "kernel")
+    made = battery()
+    assert (made.unbiased, made.build_exact(None), made.gram(None)) == (False, "exact", "kernel")
+    every = {name for name, _ in check._scikit_learn(battery)}
+    battery.expected_failed_checks = {"check_estimators_dtypes": "as a test"}
+    assert every - {name for name, _ in check._scikit_learn(battery)} == {
+        "scikit-learn: check_estimators_dtypes"
+    }

@@ -22,6 +22,7 @@ from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
 from kernelsieve.models import kernel_ridge
 from kernelsieve.models.local import LocalCorrection, LocalMetric, in_boxes
+from kernelsieve.sources import BlockSource
 
 
 def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:
@@ -218,3 +219,50 @@ def test_the_default_takes_it_where_it_pays():
         X, smooth(X) + bumps[0], groups=np.arange(8000) // 2
     )
     assert not hasattr(grouped.model_, "local_")
+
+
+def test_auto_solves_small_tables_exactly():
+    X = rows(120)
+    auto, exact = (ridge(refine=refine).fit(X, rough(X)) for refine in ("auto", True))
+    np.testing.assert_allclose(auto.predict(X), exact.predict(X), rtol=1e-9)
+    assert hasattr(auto, "dual_coef_")
+
+
+def test_auto_leaves_streams_and_sparse_rows_to_the_features(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    X = rows(400)
+    y = rough(X)
+    for given in (BlockSource([(X[:200], y[:200]), (X[200:], y[200:])]), sp.csr_array(X)):
+        targets = () if isinstance(given, BlockSource) else (y,)
+        auto, plain = (ridge(refine=refine).fit(given, *targets) for refine in ("auto", False))
+        assert not hasattr(auto, "local_")
+        np.testing.assert_array_equal(auto.predict(X), plain.predict(X))
+
+
+def test_many_rows_to_a_feature_need_few_leverages(monkeypatch):
+    X, new = rows(2000, 2), rows(300, 2, seed=1)
+    every = ridge(refine="local").fit(X, rough(X)).predict(new)
+    monkeypatch.setattr(kernel_ridge, "LEVERAGE_WORK", 0)
+    few = ridge(refine="local").fit(X, rough(X)).predict(new)
+    truth = rough(new)
+    assert np.abs(few - every).mean() < 0.1 * np.abs(truth).mean()
+    assert np.mean((few - truth) ** 2) < 1.2 * np.mean((every - truth) ** 2)
+
+
+def test_constant_rows_are_all_equally_near():
+    X, y = np.ones((40, 2)), np.random.default_rng(0).normal(5.0, 1.0, size=40)
+    model = ridge(refine="local").fit(X, y)
+    np.testing.assert_allclose(model.predict(X), np.full(40, y.mean()), atol=0.3)
+    assert np.ptp(model.predict(X)) < 1e-12
+    assert model.local_.points.shape == (40, 1)
+
+
+def test_judges_without_weight_have_a_say_if_no_other_has():
+    X = rows(60, 2)
+    y = rough(X)
+    weight = np.zeros(60)
+    weight[[3, 20, 41]] = 1.0
+    model = ridge(refine="local").fit(X, y, sample_weight=weight)
+    assert len(model.local_.points) == 3
+    assert np.isfinite(model.predict(X)).all()

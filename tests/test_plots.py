@@ -12,9 +12,14 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+from kernelsieve import FourierFeatures, KernelRidgeCV  # noqa: E402
 from kernelsieve.diagnostics import kernel_error, statistical_dimension  # noqa: E402
 from kernelsieve.kernels import Gaussian  # noqa: E402
-from kernelsieve.plots import plot_kernel_values, plot_spectrum  # noqa: E402
+from kernelsieve.plots import (  # noqa: E402
+    plot_kernel_values,
+    plot_ridge_path,
+    plot_spectrum,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +104,13 @@ def test_wrong_input_is_told_before_anything_is_drawn():
     with pytest.raises(ValueError, match="Z has 2 rows for 3 data points"):
         plot_kernel_values(np.eye(3), np.ones((2, 2)))
     assert not pyplot.get_fignums()
+
+
+def test_a_path_of_several_gammas_has_a_legend():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    features = FourierFeatures(20, random_state=0)
+    model = KernelRidgeCV(features, alphas=[0.1, 1.0], gammas=(0.1, 1.0), cv=3).fit(X, X[:, 0])
+    texts = [text.get_text() for text in plot_ridge_path(model).get_legend().get_texts()]
+    assert texts == ["gamma = 0.1", "gamma = 1"]
+    model = KernelRidgeCV(features, alphas=[0.1, 1.0]).fit(X, X[:, 0])
+    assert plot_ridge_path(model).get_legend() is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,17 @@ from scipy.linalg import LinAlgError
 
 import kernelsieve as ks
 from kernelsieve import kernels
-from kernelsieve._parallel import thread_count
+from kernelsieve._parallel import _available_cores, thread_count
 from kernelsieve._progress import track
+from kernelsieve.datasets import describe
+from kernelsieve.datasets.download import write_files
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.smooth import bump
 from kernelsieve.kernels.zonal import MOST_LAYERS
 from kernelsieve.linalg.cholesky import inverse_of, regularised_cholesky
+from kernelsieve.products import sparse_basis
 from kernelsieve.sketches import TensorSketch
 from kernelsieve.sources import BlockSource, NpySource, SvmlightSource, summaries
 
@@ -324,3 +330,71 @@ def test_folds_need_rows() -> None:
 def test_covariances_that_are_not_positive() -> None:
     with pytest.raises(LinAlgError, match="not positive definite at any jitter: X holds huge"):
         inverse_of(np.array([[1.0, 5.0], [5.0, 1.0]]))
+
+
+# --- other systems, and data at the edge ---------------------------------------------------------
+
+
+def test_systems_that_do_not_say_which_cores_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert _available_cores.__wrapped__() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert _available_cores.__wrapped__() == 1
+
+
+def test_the_package_runs_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernelsieve", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("kernelsieve", run_name="__main__")
+    assert ended.value.code == 0
+    assert ks.__version__ in capsys.readouterr().out
+    runpy.run_module("kernelsieve.__main__", run_name="imported")  # runs nothing
+    assert capsys.readouterr().out == ""
+
+
+def test_rows_without_nonzeros_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "rows.svm").write_text("1\n2\n0\n")
+    source = SvmlightSource(tmp_path / "rows.svm", n_features=3)
+    assert source.shape == (3, 3)
+    assert source[np.arange(3)].nnz == 0
+
+
+def test_marginals_of_few_values() -> None:
+    X = np.arange(100.0)[:, None]
+    values, weights = summaries.Marginals.of_rows(X, most=4).column(0)
+    assert values.tolist() == [12.0, 37.0, 62.0, 87.0]
+    np.testing.assert_allclose(weights, 0.25)
+
+
+def test_iterations_of_clusters_may_end_early() -> None:
+    X = points(200)
+    features = ks.RowNormFeatures(5, random_state=0)
+    short, long = (
+        ks.KernelKMeans(5, features, max_iter=m, batch_rows=20, random_state=0).fit(X)
+        for m in (1, 50)
+    )
+    assert short.n_iter_ == 1 < long.n_iter_
+    assert long.inertia_ < short.inertia_
+
+
+def test_functions_of_sparse_columns_do_not_depend_on_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X = sp.random_array((90, 6), density=0.3, random_state=0, format="csr")
+    features = ks.RowNormFeatures(40, kernel=kernels.Product(0.7), random_state=0)
+    expected = features.fit(X).transform(X).toarray()
+    monkeypatch.setattr(sparse_basis, "BLOCK_ROWS", 20)
+    np.testing.assert_allclose(features.fit(X).transform(X).toarray(), expected, atol=1e-9)
+
+
+def test_files_of_sparse_datasets_are_what_their_reader_takes(tmp_path: Path) -> None:
+    entry = describe("imdb")
+    X, y = sp.random_array((9, 5), density=0.4, random_state=0, format="coo"), np.arange(9)
+    write_files(entry, X, y, tmp_path)
+    found, labels = (tmp_path / name for name in entry.files)
+    np.testing.assert_array_equal(sp.load_npz(found).toarray(), X.toarray())
+    np.testing.assert_array_equal(np.load(labels), y)

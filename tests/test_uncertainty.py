@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import linprog, minimize
 from sklearn.base import clone
@@ -293,3 +294,20 @@ def test_what_quantiles_need() -> None:
         KernelQuantileRegressor().fit(X, np.column_stack([y, y]))
     with pytest.warns(UserWarning, match="quantiles stopped after 2 iterations"):
         KernelQuantileRegressor([0.5], RowNormFeatures(5), alpha=0.01, max_iter=2).fit(X, y)
+
+
+def test_intervals_of_a_frame_are_those_of_its_rows() -> None:
+    X, y = noisy(200, 0)
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    model = ConformalRegressor(KernelRidge(FourierFeatures(20, random_state=0)), random_state=0)
+    expected = model.fit(X, y).predict_interval(X)
+    found = model.fit(frame, y).predict_interval(frame)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_quantiles_choose_their_own_features() -> None:
+    X, y = noisy(150, 0)
+    model = KernelQuantileRegressor((0.1, 0.9), random_state=0).fit(X, y)
+    assert isinstance(model.features_, AutoFeatures)
+    low, high = model.predict(X).T
+    assert 0.6 < np.mean((low <= y) & (y <= high)) < 0.98
