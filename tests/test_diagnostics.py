@@ -506,3 +506,17 @@ def test_a_sample_scales_alpha_and_its_halves_are_the_error_bar() -> None:
     )
     assert sample.sides(Z) == spectral_epsilon(K, Z, 1.0)
     assert sample.kernel_error(Z) == kernel_error(K, Z)
+
+
+def test_one_pass_bounds_the_statistical_dimension():
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    kernel = Gaussian(0.2)
+    exact = statistical_dimension(kernel(X), 1e-3)
+    errors = []
+    for passes in (1, 40):
+        found = estimate_statistical_dimension(
+            kernel, X, 1e-3, method="lanczos", max_passes=passes, random_state=0
+        )
+        assert abs(found.value - exact) <= found.error
+        errors.append(found.error)
+    assert errors[0] > errors[1]  # what it does not know it says

@@ -909,6 +909,16 @@ def test_many_categories_are_shown_by_their_names() -> None:
     np.testing.assert_allclose(street.weights[0], shares[order], atol=1e-9)
 
 
+def test_sparse_columns_of_a_table_are_shown_by_their_numbers() -> None:
+    X = sp.random(80, 4, density=0.4, random_state=0, format="csr")
+    y = np.asarray(X[:, [1]].toarray()).ravel()
+    model = TableModel("y", n_components=20, gamma=0.3, alpha=0.1, method="nystrom").fit(X, y)
+    found = explain(model)
+    assert found.parts[0].columns == ("column 1",)
+    effect = found.effect("column 1")
+    np.testing.assert_array_equal(effect.values[0], np.unique(y))
+
+
 def test_missing_values_are_one_more_value() -> None:
     X = rows(150, 3)
     X[::7, 0] = np.nan

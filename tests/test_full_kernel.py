@@ -452,3 +452,36 @@ def test_classes_are_refined_and_calibrated(small):
     assert model.ridge_.refine
     assert model.score(X[1200:], labels[1200:]) > 0.9
     np.testing.assert_allclose(model.predict_proba(X[1200:]).sum(axis=1), 1.0)
+
+
+def definite(n=60):
+    """A badly conditioned matrix, and a right hand side."""
+    values = np.geomspace(1e-3, 1.0, n)
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(n, n)))[0]
+    return (Q * values) @ Q.T, np.random.default_rng(1).normal(size=(n, 1))
+
+
+@pytest.mark.parametrize("astray", [False, True])
+def test_a_deadline_ends_iterations_with_the_best_guess(astray, monkeypatch):
+    A, b = definite()
+    clock = [0.0]
+    monkeypatch.setattr("kernelsieve.linalg.solvers.time.monotonic", lambda: clock[0])
+
+    def product(V):
+        clock[0] += 1.0
+        return A @ V
+
+    def wrong(V):
+        clock[0] += 10.0
+        return -1e-3 * (A @ V)  # no rounding of float32 makes that of it
+
+    found = conjugate_gradients(
+        product, b, lambda R: R, 1e-9, 500, coarse=wrong if astray else None, deadline=5.0
+    )
+    residual = np.linalg.norm(b - A @ found.values) / np.linalg.norm(b)
+    if astray:
+        assert not found.values.any()
+        assert found.residual == residual == 1.0
+    else:
+        assert found.iterations == 5
+        assert found.residual == pytest.approx(residual, rel=1e-6)
