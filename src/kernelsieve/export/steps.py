@@ -149,12 +149,9 @@ def _imputed(graph: Graph, step: SimpleImputer, rows: str) -> str:
             f"{step!r} cannot be exported: only missing_values=nan without add_indicator can"
         )
     fills = step.statistics_.astype(np.float64)
-    if np.isnan(fills).any():  # columns without any value in training
-        if step.keep_empty_features:
-            fills = np.nan_to_num(fills)
-        else:
-            rows = graph.columns(rows, np.flatnonzero(~np.isnan(fills)))
-            fills = fills[~np.isnan(fills)]
+    empty = np.isnan(fills)  # without any value in training
+    if empty.any() and step.strategy != "constant":
+        rows, fills = graph.columns(rows, np.flatnonzero(~empty)), fills[~empty]
     return graph.op("Where", graph.op("IsNaN", rows), fills[None], rows)
 
 
