@@ -70,7 +70,7 @@ def text_columns(step: Any, n_columns: int) -> NDArray[np.bool_]:
     elif isinstance(step, OneHotEncoder | OrdinalEncoder):
         found[:] = [not _are_numbers(levels) for levels in step.categories_]
     elif isinstance(step, SimpleImputer):
-        found[:] = step.statistics_.dtype.kind in "OUS"
+        found[:] = [isinstance(fill, str) for fill in step.statistics_.tolist()]
     return found
 
 
