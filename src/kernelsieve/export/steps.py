@@ -5,6 +5,7 @@ Rows are a matrix (n, d), or columns (n, 1) of numbers and of texts.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,10 +149,12 @@ def _imputed(graph: Graph, step: SimpleImputer, rows: str) -> str:
         raise ExportError(
             f"{step!r} cannot be exported: only missing_values=nan without add_indicator can"
         )
-    fills = step.statistics_.astype(np.float64)
-    empty = np.isnan(fills)  # without any value in training
-    if empty.any() and step.strategy != "constant":
-        rows, fills = graph.columns(rows, np.flatnonzero(~empty)), fills[~empty]
+    statistics = step.statistics_.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about columns that are left out
+        fills = step.transform(np.full((1, len(statistics)), np.nan))[0]
+    if len(fills) < len(statistics):  # columns without any value in training
+        rows = graph.columns(rows, np.flatnonzero(~np.isnan(statistics)))
     return graph.op("Where", graph.op("IsNaN", rows), fills[None], rows)
 
 
