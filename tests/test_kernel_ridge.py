@@ -18,6 +18,7 @@ from kernelsieve import (
     KernelRidgeCV,
     NystromFeatures,
     RowNormFeatures,
+    TensorSketchFeatures,
 )
 from kernelsieve.kernels import Polynomial, Product
 
@@ -165,3 +166,14 @@ def test_a_tiny_ridge_on_float32_rows_is_solved():
     features = NystromFeatures(500, kernel=Product([0.3, 0.1, 0.2], "gaussian"), random_state=0)
     model = KernelRidge(features, alpha=1e-6).fit(X, truth + 0.3 * rng.normal(size=4000))
     assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.06
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+def test_errors_that_overflow_for_every_alpha_are_refused(cv: int | None) -> None:
+    """A kernel of 1e28^7: no alpha has an error that is a number."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 200, (30, 7)) * (rng.random((30, 7)) < 0.4)
+    features = TensorSketchFeatures(100, degree=7, gamma=1e28, coef0=0.0, random_state=2)
+    model = KernelRidgeCV(features, alphas=np.logspace(-3, 3, 5), cv=cv)
+    with pytest.raises(ValueError, match="overflow float64: scale the data"):
+        model.fit(X.astype(float), rng.normal(size=30))

@@ -101,7 +101,8 @@ class FeatureModel(PersistentEstimator):
         what: str,
     ) -> NDArray[Any]:
         """Centred features times directions; ``what`` names them in the error for overflow."""
-        with one_thread():  # for the same bits with any threads of BLAS
+        # One thread for the same bits with any threads of BLAS; what overflows is named below.
+        with one_thread(), np.errstate(over="ignore"):
             offset = (mean @ directions).astype(X.dtype)
         parts = as_source(X).map(
             lambda block: times(features._transform_block(block.X), directions) - offset,

@@ -13,7 +13,13 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models._base import FeatureModel, LearnsKernel, checked_order, columns_of
+from kernelsieve.models._base import (
+    FeatureModel,
+    LearnsKernel,
+    checked_order,
+    columns_of,
+    finite,
+)
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
@@ -227,7 +233,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             verbose=self.verbose,
         )
         self.gamma_, self.alpha_ = found.gamma, found.alpha
-        self.best_rmse_ = float(found.rmse.min())
+        self.best_rmse_ = float(finite(found.rmse.min(keepdims=True), "the errors").item())
         self.cv_results_ = found.table()
         best = self._fresh_features(**seed)
         if self.gamma_ is not None:

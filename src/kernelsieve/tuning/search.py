@@ -271,7 +271,8 @@ class _HeldOut:
 
     def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
         share = block.weights_or_ones
-        total = np.einsum("r,rao->a", share, residuals**2)
+        with np.errstate(over="ignore"):  # the worst of all alphas
+            total = np.einsum("r,rao->a", share, residuals**2)
         return np.append(total, share.sum() * residuals.shape[2])
 
 
