@@ -29,7 +29,7 @@ from kernelsieve.products.tents import bridge_variance
 Reference = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their weights
 FINEST_LEVEL = -24  # cells of width 2^-24 at first
 MOST_CELLS = 4096
-CACHED_ROWS = 512
+CACHED_ROWS = 512  # that become columns at once
 TABLE_SIZE = 4 * MOST_CELLS  # slots of the hash table that counts a block's cells
 LARGEST = 1e300  # values beyond count as this: products with the finest scale stay finite
 MOST_POINTS = 1024  # of a column
@@ -209,7 +209,7 @@ class ColumnCells:
     def of_rows(cls, X: Any, points: Callable[[Any], Any] = np.asarray) -> ColumnCells:
         """Those of the columns of ``points(X)``, of shape (n, d)."""
         lines = np.empty((points(X[:1]).shape[1], len(X)))
-        for rows in row_blocks(len(X), CACHED_ROWS):  # rows become columns while they are cached
+        for rows in row_blocks(len(X), CACHED_ROWS):
             lines[:, rows] = points(X[rows]).T
         return cls([Cells.of_values(line) for line in lines])
 

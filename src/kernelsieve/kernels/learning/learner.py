@@ -126,15 +126,15 @@ class Learner:
             order = np.argsort(-glance.rates.sum(axis=0), kind="stable")
             kept = np.sort(glance.columns[order[:MOST_COLUMNS]])
         first = self._tried([(family, kept, None, 1.0) for family in families], deadline, verbose)
-        best, nothing = min(fit.value for fit in first), self._value_of_noise() - NOTHING_FOUND
+        best = min(first, key=lambda fit: fit.value)
+        nothing = self._value_of_noise() - NOTHING_FOUND
         # A narrow kernel may find what a wide one does not see, ...
         again: list[tuple[str, NDArray[np.int64], Fit | None, float]] = [
             (fit.family, kept, None, NARROWER) for fit in first if fit.value > nothing
         ]
-        if best <= nothing:  # ... and one that ended far behind may have been stuck.
-            found = min(first, key=lambda fit: fit.value)
-            behind = [fit.family for fit in first if fit.value > best + FAR_BEHIND]
-            again += [(family, found.columns, moved(found, family), 1.0) for family in behind]
+        if best.value <= nothing:  # ... and one that ended far behind may have been stuck.
+            behind = [fit.family for fit in first if fit.value > best.value + FAR_BEHIND]
+            again += [(family, best.columns, moved(best, family), 1.0) for family in behind]
         return [*first, *self._tried(again, deadline, verbose)]
 
     def refine(
