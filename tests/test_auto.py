@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelsieve import AutoFeatures, KernelRidge, NystromFeatures
-from kernelsieve.features.auto import MAPS
+from kernelsieve import AutoFeatures, FourierFeatures, KernelRidge, NystromFeatures
+from kernelsieve.features import auto
+from kernelsieve.features.auto import MAPS, _behind
 from kernelsieve.testing import FeatureMapBattery
 
 
@@ -55,6 +56,51 @@ def test_the_choice_is_the_best_of_the_trials_up_to_a_tie():
         error = next(trial.error for trial in features.trials_ if trial.name == chosen)
         assert error <= 1.02 * best
         assert ("target" if y is not None else "kernel") in features.reason_
+
+
+def test_the_map_is_the_one_that_a_user_would_build():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    y = np.sin(2 * X[:, 0])
+    features = AutoFeatures(60, gamma=0.2, alpha=0.1, random_state=3).fit(X, y)
+    kind = MAPS[features.reason_.split(":")[0]]
+    options = {} if kind is FourierFeatures else {"alpha": 0.1}
+    alone = kind(60, kernel=features.kernel_, random_state=3, **options).fit(X, y)
+    np.testing.assert_array_equal(features.transform(X), alone.transform(X))
+
+
+def test_a_map_leaves_the_race_only_if_it_is_far_behind_for_certain():
+    rng = np.random.default_rng(0)
+    best = rng.chisquare(1, size=1000)
+    assert not _behind(1.15 * best, best)  # 7 % of the error
+    assert _behind(1.3 * best, best)
+    wild = best.copy()
+    wild[3] += 1000.0  # one row alone says nothing
+    assert not _behind(wild, best)
+    assert not _behind(best, best)
+
+
+def test_maps_that_are_close_are_judged_by_all_rows(monkeypatch):
+    judged: list[tuple[str, int]] = []
+    predict = auto._Runner.predict
+
+    def counted(runner, X, targets, apart, alphas):
+        judged.append((runner.name, int(np.flatnonzero(apart)[0])))
+        return predict(runner, X, targets, apart, alphas)
+
+    monkeypatch.setattr(auto._Runner, "predict", counted)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    noise = rng.normal(size=1000)  # where nothing can be learned all are close
+    AutoFeatures(40, gamma=0.2, random_state=0).fit(X, noise)
+    assert sorted(judged) == sorted((name, k) for name in MAPS for k in range(4))
+    judged.clear()
+    X = rng.normal(size=(4000, 2))  # frequencies are far behind here
+    features = AutoFeatures(200, gamma=0.5, alpha=1e-3, random_state=0)
+    features.fit(X, np.sin(4 * X[:, 0]) * X[:, 1])
+    assert ("Fourier", 1) in judged
+    assert ("Fourier", 3) not in judged
+    assert "Fourier" in [trial.name for trial in features.trials_]
 
 
 def test_few_rows_judge_all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,10 @@ from kernelsieve.sources.summaries import TargetSummary, checked_targets, target
 
 TRIAL_ROWS = 6000
 TRIAL_COMPONENTS = 1000
-FOLDS, JUDGES = 4, 1500  # a quarter of the rows judge; of few rows further quarters, up to all
+FOLDS = 4  # each quarter of the rows judges, as long as there is something to decide
+# A map is out of the race if it is behind by so much, and by so many standard errors, after at
+# least so many rows: errors on few rows are chance, and so is one draw of features.
+BEHIND, CERTAIN, JUDGES = 0.1, 3.0, 1500
 TRIAL_ALPHAS = np.logspace(-6.3, 1.8, 10)  # of the ridge, which suits no two maps the same
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
@@ -63,12 +66,106 @@ class Trial(Persistent):
     _state_fields: ClassVar = {"name": text, "error": number(), "seconds": number()}
 
 
+@dataclass(eq=False)
+class _Runner:
+    """A map in a race, and what is known of it.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (rows judged, ridges)
+        Squared errors, summed over targets.
+    """
+
+    name: str
+    features: FeatureMap
+    squares: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    error: float = np.inf
+    seconds: float = 0.0
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """Squared errors at the ridge that suits the map."""
+        return self.squares[:, np.argmin(self.squares.sum(axis=0))]
+
+    def approximate(self, X: Any, judge: KernelSample) -> bool:
+        """Take the error of the kernel matrix; False if the data reach too far for the map."""
+        began = time.perf_counter()
+        try:
+            Z = self.features.fit(X).transform(X[:ERROR_ROWS])
+        except SeriesTooLongError:
+            return False
+        self.error = judge.kernel_error(Z).frobenius
+        self.seconds += time.perf_counter() - began
+        return True
+
+    def predict(
+        self,
+        X: Any,
+        targets: NDArray[np.float64],
+        apart: NDArray[np.bool_],
+        alphas: NDArray[np.float64],
+    ) -> bool:
+        """Take the errors at the rows apart; False if the data reach too far for the map."""
+        began = time.perf_counter()
+        try:
+            Z = self.features.fit(X[~apart], targets[~apart]).transform(X[~apart])
+            coordinates = dense(self.features.transform(X[apart]))
+        except SeriesTooLongError:
+            return False
+        equations = NormalEquations.of_block(Z, targets[~apart])
+        path = RidgePath(equations.centred(fit_intercept=True), alphas)
+        predicted = path.predict(path.coordinates(coordinates))
+        squares = ((targets[apart][:, None] - predicted) ** 2).sum(axis=2)
+        self.squares = np.vstack([self.squares.reshape(-1, len(alphas)), squares])
+        self.seconds += time.perf_counter() - began
+        return True
+
+
+def _race(
+    runners: list[_Runner],
+    X: Any,
+    targets: NDArray[np.float64],
+    alphas: NDArray[np.float64],
+) -> tuple[list[_Runner], list[_Runner]]:
+    """All maps that can run, with their errors, and those that ran to the end.
+
+    Each quarter of the rows judges the ridges of the others. Between quarters the maps leave that
+    are behind the best for certain, and the race ends when one is left.
+    """
+    fold = np.arange(len(targets)) % FOLDS
+    running, able = runners, runners
+    for k in range(FOLDS):
+        passed = [r for r in running if r.predict(X, targets, fold == k, alphas)]
+        able = [r for r in able if r in passed or r not in running]
+        running = passed
+        if not running:
+            break
+        if len(running[0].squares) < JUDGES:
+            continue
+        best = min(running, key=lambda r: float(r.losses.mean())).losses
+        running = [r for r in running if not _behind(r.losses, best)]
+        if len(running) == 1:
+            break
+    spread = max(float(targets.var(axis=0).sum()), 1e-300)
+    for runner in able:
+        runner.error = float(np.sqrt(runner.losses.mean() / spread))
+    return able, running
+
+
+def _behind(losses: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
+    """Whether losses at the same rows are larger by much, and not by chance."""
+    more = losses - best
+    chance = CERTAIN * more.std() / np.sqrt(len(more))
+    return bool(losses.mean() > (1.0 + BEHIND) ** 2 * best.mean() and more.mean() > chance)
+
+
 class AutoFeatures(FeatureMap):
     """The map that does best on a subsample of the rows, with the reason.
 
-    Sparse rows go to the maps that keep them sparse, kernels without a Taylor series to Nystrom.
-    If several maps are possible, each is tried on up to 6,000 rows: by the error of its ridge
-    regression on rows left out, or without a target by the error of its kernel matrix.
+    It is what that map is with the same random_state. Sparse rows go to the maps that keep them
+    sparse, kernels without a Taylor series to Nystrom. If several maps are possible, they race on
+    up to 6,000 rows: by the error of a ridge regression on rows left out, quarter by quarter until
+    the others are far behind, or without a target by the error of the kernel matrix.
 
     Parameters
     ----------
@@ -196,7 +293,7 @@ class AutoFeatures(FeatureMap):
     def _build(self, name: str, size: int, alpha: float, seed: int) -> FeatureMap:
         options: dict[str, Any] = {
             "kernel": self.kernel_,
-            "random_state": root_seed(stream(seed, "map", name)),
+            "random_state": seed,
             "n_jobs": self.n_jobs,
         }
         if name != "Fourier":
@@ -217,51 +314,23 @@ class AutoFeatures(FeatureMap):
         # As many features as will be used, up to one for each row that the trial learns from.
         size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, 3 * len(rows) // 4)))
         trial_seed = root_seed(stream(seed, "auto"))
-        for name in names:
-            features = self._build(name, size, alpha, trial_seed)
-            start = time.perf_counter()
-            try:
-                error = self._error(features, rows.X, targets, alpha)
-            except SeriesTooLongError:
-                continue  # the data reach too far for products of columns
-            self.trials_.append(Trial(name, error, time.perf_counter() - start))
-        if not self.trials_:
+        race = [_Runner(name, self._build(name, size, alpha, trial_seed)) for name in names]
+        if targets.shape[1]:
+            race, final = _race(race, rows.X, targets, alpha * TRIAL_ALPHAS)
+        else:
+            judge = KernelSample(self.kernel_, rows.X[:ERROR_ROWS], alpha)
+            race = final = [runner for runner in race if runner.approximate(rows.X, judge)]
+        self.trials_ = [Trial(runner.name, runner.error, runner.seconds) for runner in race]
+        if not race:
             return ["Nystrom"], "the data reach too far for products of columns"
-        best = min(trial.error for trial in self.trials_)
-        chosen = next(trial for trial in self.trials_ if trial.error <= (1.0 + TIE) * best)
+        best = min(runner.error for runner in final)
+        chosen = next(runner for runner in final if runner.error <= (1.0 + TIE) * best)
         what = "target" if targets.shape[1] else "kernel"
         said = ", ".join(f"{trial.name} {trial.error:.3g}" for trial in self.trials_)
         why = f"{what} error on {len(rows)} rows with {size} features: {said}"
         if chosen.error > best:
             why += f"; quicker than what is at most {100 * TIE:g} % better"
         return [chosen.name], why
-
-    def _error(
-        self, features: FeatureMap, X: Any, targets: NDArray[np.float64], alpha: float
-    ) -> float:
-        if targets.shape[1] == 0:
-            sample = KernelSample(self.kernel_, X[:ERROR_ROWS], alpha)
-            return sample.kernel_error(features.fit(X).transform(X[:ERROR_ROWS])).frobenius
-        fold = np.arange(len(targets)) % FOLDS
-        judged = min(FOLDS, -(-JUDGES * FOLDS // len(targets)))
-        squares = sum(self._squares(features, X, targets, fold == k, alpha) for k in range(judged))
-        spread = targets[fold < judged].var(axis=0).sum() * np.count_nonzero(fold < judged)
-        return float(np.sqrt(np.min(squares) / max(spread, 1e-300)))
-
-    def _squares(
-        self,
-        features: FeatureMap,
-        X: Any,
-        targets: NDArray[np.float64],
-        apart: NDArray[np.bool_],
-        alpha: float,
-    ) -> NDArray[np.float64]:
-        """Sums of squared errors at the rows apart, for each ridge."""
-        Z = features.fit(X[~apart], targets[~apart]).transform(X[~apart])
-        equations = NormalEquations.of_block(Z, targets[~apart])
-        path = RidgePath(equations.centred(fit_intercept=True), alpha * TRIAL_ALPHAS)
-        predicted = path.predict(path.coordinates(dense(features.transform(X[apart]))))
-        return np.asarray(((targets[apart][:, None] - predicted) ** 2).sum(axis=(0, 2)))
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.map_._fill(X, out)
