@@ -764,19 +764,26 @@ def logistic_scores(
 
 def local_correction(
     points: np.ndarray,
-    residuals: np.ndarray,
+    values: np.ndarray,
     query: np.ndarray,
     n_neighbours: int,
     rate: float,
     noises: np.ndarray,
+    *,
+    mean: np.ndarray | float = 0.0,
+    euclidean: bool = False,
 ) -> tuple[np.ndarray, float]:
-    """Kriging from the nearest points: the mean, and the variance over that of the process.
+    """Kriging from the nearest points: what it adds to the mean of the process, and the variance.
 
-    The distance is the sum of absolute differences, the covariance exp(-rate * distance).
+    The distance is the sum of absolute differences, or the Euclidean one, the covariance
+    exp(-rate * distance), the variance relative to that of the process.
     """
-    order = np.argsort(np.abs(points - query).sum(axis=1), kind="stable")[:n_neighbours]
+    order_of_norm = 2 if euclidean else 1
+    distances = np.linalg.norm(points - query, order_of_norm, axis=1)
+    order = np.argsort(distances, kind="stable")[:n_neighbours]
     near = points[order]
-    K = np.exp(-rate * np.abs(near[:, None] - near[None]).sum(axis=2)) + np.diag(noises[order])
-    k = np.exp(-rate * np.abs(near - query).sum(axis=1))
+    between = np.linalg.norm(near[:, None] - near[None], order_of_norm, axis=2)
+    K = np.exp(-rate * between) + np.diag(noises[order])
+    k = np.exp(-rate * distances[order])
     weights = np.linalg.solve(K, k)
-    return weights @ residuals[order], float(1.0 - weights @ k)
+    return weights @ (values[order] - mean), float(1.0 - weights @ k)

@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from kernelsieve import (
     KernelRidge,
@@ -50,6 +51,7 @@ def correction(n: int = 200, d: int = 11, weighted: bool = True) -> LocalCorrect
         LocalMetric(np.arange(d), np.zeros(d), np.ones(d), False),
         rng.normal(size=(n, d)).astype(np.float32),
         rng.normal(size=(n, 2)).astype(np.float32),
+        None,
         rng.uniform(0.5, 2.0, size=n).astype(np.float32) if weighted else None,
         12,
         0.2,
@@ -58,23 +60,36 @@ def correction(n: int = 200, d: int = 11, weighted: bool = True) -> LocalCorrect
     )
 
 
+def euclidean(local: LocalCorrection) -> LocalCorrection:
+    return replace(local, metric=replace(local.metric, euclidean=True))
+
+
+@pytest.mark.parametrize("kind", ["residuals", "targets"])
+@pytest.mark.parametrize("distance", ["absolute", "euclidean"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_correction_is_kriging_from_the_nearest_rows(weighted):
+def test_a_correction_is_kriging_from_the_nearest_rows(weighted, distance, kind):
     local = correction(weighted=weighted)
-    X = np.random.default_rng(2).normal(size=(30, 11))
-    means, variances = local.at(Product(1.0), X)
-    queries = X.astype(np.float32)
+    local = euclidean(local) if distance == "euclidean" else local
+    targets, levels = local.values, np.array([100.0, -3.0])
+    if kind == "targets":
+        local = replace(local, levels=levels)
+        targets = targets.astype(float) + levels
+    rng = np.random.default_rng(2)
+    X, predicted = rng.normal(size=(30, 11)), levels + rng.normal(size=(30, 2))
+    added, variances = local.at(Product(1.0), X, predicted)
     noises = 0.3 * (np.ones(200) if local.noises is None else local.noises)
-    for i, query in enumerate(queries):
+    for i, query in enumerate(X.astype(np.float32)):
         mean, variance = oracles.local_correction(
-            local.points, local.residuals, query, 12, 0.2, noises
-        )
-        np.testing.assert_allclose(means[i], mean, atol=1e-5)
+            local.points, targets, query, 12, 0.2, noises,
+            mean=predicted[i] if kind == "targets" else 0.0, euclidean=distance == "euclidean",
+        )  # fmt: skip
+        np.testing.assert_allclose(added[i], mean, atol=1e-5)
         assert abs(variances[i] - (variance + 0.3)) < 1e-5
 
 
+@pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered):
+def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered, power):
     rng = np.random.default_rng(0)
     points = rng.integers(4, size=(1000, 11)).astype(np.float32)  # many are equally far, some equal
     if ordered:
@@ -82,10 +97,11 @@ def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered
         assert sorted(order) == list(range(len(points)))
         points = points[order]
     local = replace(correction(1000), points=points)
+    local = euclidean(local) if power == 2 else local
     queries, left_out = points[:40], np.arange(40)
     near = local._neighbours(queries, left_out)
     for i, query in enumerate(queries):
-        distances = np.abs(points - query).sum(axis=1)
+        distances = (np.abs(points - query) ** power).sum(axis=1)
         distances[i] = np.inf
         np.testing.assert_array_equal(near.places[i], np.argsort(distances, kind="stable")[:12])
 
@@ -101,8 +117,9 @@ def test_boxes_in_their_order_are_small():
 def test_missing_values_lie_in_the_middle():
     local, X = correction(), np.random.default_rng(2).normal(size=(5, 11))
     X[:, 3] = np.nan
-    middle = np.where(np.isnan(X), 0.0, X)
-    np.testing.assert_array_equal(local.at(Product(1.0), X)[0], local.at(Product(1.0), middle)[0])
+    middle, nothing = np.where(np.isnan(X), 0.0, X), np.zeros((5, 2))
+    with_missing, filled = (local.at(Product(1.0), Z, nothing)[0] for Z in (X, middle))
+    np.testing.assert_array_equal(with_missing, filled)
 
 
 def test_threads_change_no_bit():
@@ -124,6 +141,34 @@ def test_it_follows_what_features_cannot_and_knows_how_well():
     assert np.std(after) < 0.5 * np.std(before)
     # Errors without the noise are at most what the deviations of observations say.
     assert 0.7 < np.sqrt(np.mean((after**2 + 0.05**2) / deviation**2)) < 1.3
+
+
+def test_where_features_are_wrong_near_rows_tell_all():
+    """Features that are far off, in different ways at neighbours, are not in the way."""
+    X, unseen = rows(3000, 2), rows(500, 2, seed=1)
+    steps = [np.sign(np.sin(7.0 * Z).prod(axis=1)) for Z in (X, unseen)]
+    features = NystromFeatures(200, kernel=Product(20.0), random_state=0)  # islands
+    plain = KernelRidge(features, alpha=1e-6, random_state=0)
+    local = clone(plain).set_params(refine="local").fit(X, steps[0])
+    assert local.local_.levels is not None
+    errors = [np.std(m.predict(unseen) - steps[1]) for m in (local, plain.fit(X, steps[0]))]
+    assert errors[0] < 0.65 * errors[1]
+
+
+def test_levels_of_any_size_change_nothing():
+    X, unseen = rows(1000, 2), rows(50, 2, seed=1)
+    low, high = (ridge(refine="local").fit(X, rough(X) + shift) for shift in (0.0, 1e4))
+    np.testing.assert_allclose(high.predict(unseen) - 1e4, low.predict(unseen), atol=1e-3)
+
+
+def test_the_euclidean_distance_is_taken_where_many_small_differences_hide_large_ones():
+    flat = rows(3000, 2)
+    small = 0.1 * np.random.default_rng(1).normal(size=(3000, 100))
+    features = NystromFeatures(50, kernel=Product(0.1), random_state=0)
+    model = KernelRidge(features, alpha=0.1, refine="local").fit(
+        np.hstack([flat, small]), rough(flat)
+    )
+    assert model.local_.metric.euclidean
 
 
 def test_far_from_all_rows_it_leaves_the_features_alone():

@@ -60,8 +60,8 @@ def fewer(jackknife: Jackknife) -> Jackknife:
 
 
 def two_outputs(local: LocalCorrection) -> LocalCorrection:
-    residuals = np.ascontiguousarray(np.repeat(local.residuals, 2, axis=1))
-    return replace(local, residuals=residuals, variances=np.ones(2))
+    values = np.ascontiguousarray(np.repeat(local.values, 2, axis=1))
+    return replace(local, values=values, levels=None, variances=np.ones(2))
 
 
 def further(local: LocalCorrection) -> LocalCorrection:

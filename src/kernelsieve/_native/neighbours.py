@@ -1,4 +1,4 @@
-"""Nearest points in the sum of absolute differences, and kriging from them, one query at a time."""
+"""Nearest points of a query, by absolute or squared differences, and kriging from them."""
 
 from __future__ import annotations
 
@@ -13,44 +13,53 @@ SAFETY = 1.0 - 1e-5  # of distances from boxes, which are rounded in another ord
 
 
 @reduction
-def partial_distance(point, query, first, last):
-    """The sum of absolute differences over some coordinates, in the float type of the arrays."""
-    total = abs(point[first] - query[first])
+def partial_distance(point, query, first, last, squared):
+    """The sum of absolute or squared differences over some coordinates, in the arrays' type."""
+    difference = point[first] - query[first]
+    if squared:
+        total = difference * difference
+        for c in range(first + 1, last):
+            difference = point[c] - query[c]
+            total += difference * difference
+        return total
+    total = abs(difference)
     for c in range(first + 1, last):
         total += abs(point[c] - query[c])
     return total
 
 
 @native
-def distance_below(point, query, limit):
+def distance_below(point, query, limit, squared):
     """The distance of two points, or a part of it that exceeds ``limit`` already."""
     d = len(query)
-    total = partial_distance(point, query, 0, min(STRIDE, d))
+    total = partial_distance(point, query, 0, min(STRIDE, d), squared)
     first = STRIDE
     while first < d and total <= limit:
         last = min(first + STRIDE, d)
-        total += partial_distance(point, query, first, last)
+        total += partial_distance(point, query, first, last, squared)
         first = last
     return total
 
 
 @reduction
-def distance_to_box(low, high, query):
-    """The sum of the coordinates' distances from a box."""
+def distance_to_box(low, high, query, squared):
+    """The sum of the coordinates' distances from a box, or of their squares."""
     total = 0.0
     for c in range(len(query)):
-        total += max(low[c] - query[c], query[c] - high[c], 0.0)
+        outside = max(low[c] - query[c], query[c] - high[c], 0.0)
+        total += outside * outside if squared else outside
     return total
 
 
 @native
-def nearest_points(points, starts, low, high, queries, left_out, places, distances):
+def nearest_points(points, starts, low, high, queries, left_out, squared, places, distances):
     """The nearest points of each query, nearest first; of equally far ones those that come first.
 
     Points ``starts[l]`` to ``starts[l + 1]`` lie in the box from ``low[l]`` to ``high[l]``; boxes
     are looked at from the nearest on, until they are farther than what was found.
-    ``left_out[i]`` is the number of a point that query i must not find, or -1. ``places`` and
-    ``distances`` have the shape (n_queries, k), and there are more than k points.
+    ``left_out[i]`` is the number of a point that query i must not find, or -1. Distances are sums
+    of absolute differences, or if ``squared`` of squares, whose roots are returned.
+    ``places`` and ``distances`` have the shape (n_queries, k), and there are more than k points.
     """
     k = places.shape[1]
     bounds = np.empty(len(low))
@@ -58,14 +67,14 @@ def nearest_points(points, starts, low, high, queries, left_out, places, distanc
         query, found, near = queries[i], places[i], distances[i]
         near[:] = np.inf
         for box in range(len(low)):
-            bounds[box] = distance_to_box(low[box], high[box], query)
+            bounds[box] = distance_to_box(low[box], high[box], query, squared)
         for box in np.argsort(bounds):
             if SAFETY * bounds[box] > near[k - 1]:
                 break
             for j in range(starts[box], starts[box + 1]):
                 if j == left_out[i]:
                     continue
-                distance = distance_below(points[j], query, near[k - 1])
+                distance = distance_below(points[j], query, near[k - 1], squared)
                 last = near[k - 1]
                 if distance > last or (distance == last and j > found[k - 1]):
                     continue
@@ -77,25 +86,30 @@ def nearest_points(points, starts, low, high, queries, left_out, places, distanc
                     near[slot], found[slot] = near[slot - 1], found[slot - 1]
                     slot -= 1
                 near[slot], found[slot] = distance, j
+        if squared:
+            for slot in range(k):
+                near[slot] = math.sqrt(near[slot])
 
 
 @native
-def pair_distances(points, places, out):
+def pair_distances(points, places, squared, out):
     """out[i, a, b] = the distance of points places[i, a] and places[i, b], for b <= a."""
     for i in range(places.shape[0]):
         for a in range(places.shape[1]):
             for b in range(a):
                 first, second = points[places[i, a]], points[places[i, b]]
-                out[i, a, b] = partial_distance(first, second, 0, len(first))
+                total = partial_distance(first, second, 0, len(first), squared)
+                out[i, a, b] = math.sqrt(total) if squared else total
             out[i, a, a] = 0.0
 
 
 @native
-def krige(between, near, diagonal, rate, values, means, explained):
+def krige(between, near, diagonal, rate, values, means, totals, explained):
     """The mean at each query given values at its neighbours, and the part of the variance known.
 
     The covariance of two points is exp(-rate * distance), and ``diagonal`` (n, k) is added for the
-    neighbours. ``values`` has the shape (n, k, m), ``means`` (n, m), ``explained`` (n,).
+    neighbours. ``values`` has the shape (n, k, m), ``means`` (n, m); ``totals`` are the sums of the
+    neighbours' weights, of shape (n,) as ``explained``.
     """
     n, k = near.shape
     factor, weights = np.empty((k, k)), np.empty(k)
@@ -122,6 +136,7 @@ def krige(between, near, diagonal, rate, values, means, explained):
             for c in range(a + 1, k):
                 total -= factor[c, a] * weights[c]
             weights[a] = total / factor[a, a]
+        totals[i] = weights.sum()
         for output in range(values.shape[2]):
             total = 0.0
             for a in range(k):

@@ -153,7 +153,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         without y. "auto" does it up to 6,000 rows, and for more rows where an iteration takes a
         second or less and the error on rows set apart falls by 1 % or more; it stops at a residual
         of 1e-3 or less. Every prediction then takes n kernel values. "local" keeps the features and
-        corrects their predictions by the residuals of the 32 nearest rows; "auto" tries that, too,
+        corrects their predictions by kriging from the 32 nearest rows; "auto" tries that, too,
         for more than 6,000 dense rows, and takes it where the error falls by 2 % or more.
     tol : float, default 1e-6
         Relative residual at which conjugate gradients stop.
@@ -260,7 +260,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if exact:
             wrong("local_", "and dual_coef_ exclude each other")
         local.check_columns(self.features_.kernel_, self.n_features_in_)
-        if local.residuals.shape[1] != (1 if self.coef_.ndim == 1 else self.coef_.shape[1]):
+        if local.values.shape[1] != (1 if self.coef_.ndim == 1 else self.coef_.shape[1]):
             wrong("local_", "has another number of outputs than coef_")
 
     def __init__(
@@ -563,7 +563,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return np.sort(keyed_rows(n, size, seed, "apart"))
 
     def _why_not_local(self, rows: Source) -> str | None:
-        """Why the residuals of these rows cannot be corrected by their neighbours."""
+        """Why these rows cannot be corrected by their neighbours."""
         if rows.sparse:
             return "dense rows: pass X.toarray()"
         if not rows.resident:
@@ -667,7 +667,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         mean = self._predict_exact(X) if hasattr(self, "dual_coef_") else self._predict_mean(X)
         relative = None
         if hasattr(self, "local_"):
-            correction, relative = self._correction(X)
+            correction, relative = self._correction(X, mean)
             mean = finite(mean + correction.reshape(mean.shape).astype(X.dtype), "the predictions")
         if not return_std:
             return mean
@@ -804,13 +804,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
         size = self._rows_per_block(X.shape[0])
         return self._with_intercept(list(as_source(X).map(values, size, self.n_jobs)), X.dtype)
 
-    def _correction(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _correction(
+        self, X: Any, mean: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What neighbours add to the predictions, and variances relative to their process."""
         local, kernel = self.local_, self.features_.kernel_
+        predicted = mean.astype(np.float64).reshape(len(mean), -1)
 
         def values(block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             rows = dense(check_points(block.X, missing=kernel.allows_missing))
-            return local.at(kernel, rows)
+            return local.at(kernel, rows, predicted[block.rows])
 
         size = min(LOCAL_ROWS, self._rows_per_block(X.shape[0]))
         parts = list(as_source(X).map(values, size, self.n_jobs))

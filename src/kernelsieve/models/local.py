@@ -1,9 +1,11 @@
-"""A local correction of a ridge on features: kriging of its residuals from the nearest rows.
+"""A local correction of a ridge on features: kriging from the nearest rows.
 
-The features of a kernel cannot follow what happens between a few neighbours. The residuals that
-they leave are taken for a Gaussian process with the covariance ``exp(-rate * distance)`` plus
-noise, and predicted from the nearest rows alone. Which distance, rate and noise is settled at rows
-whose own residual is left out.
+The features of a kernel cannot follow what happens between a few neighbours. The target is taken
+for a Gaussian process around their prediction f, with the covariance ``exp(-rate * distance)`` plus
+noise, and predicted from the nearest rows alone. Its mean at a neighbour x' of x is either f(x'),
+so that residuals are kriged, or f(x): then near rows tell all, and f, which may be wrong in
+different ways at x and x', only counts where they are far. Which of the two, and which distance,
+rate and noise, is settled at rows whose own target is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -49,7 +52,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LocalMetric(Persistent):
-    """Coordinates of rows, whose sum of absolute differences is the distance.
+    """Coordinates of rows, whose sum of absolute differences or Euclidean distance counts.
 
     Attributes
     ----------
@@ -59,18 +62,22 @@ class LocalMetric(Persistent):
         A coordinate is (value - center) * scale; a missing value is at the center.
     warped : bool
         Whether the values are the scaled coordinates of the product kernel, not the columns.
+    euclidean : bool, default False
+        Whether the distance is Euclidean.
     """
 
     columns: Rows
     centers: Array
     scales: Array
     warped: bool
+    euclidean: bool = False
 
     _state_fields: ClassVar = {
         "columns": array("a", dtype=INT64, low=0),
         "centers": array("a"),
         "scales": array("a"),
         "warped": flag,
+        "euclidean": flag,
     }
 
     @property
@@ -83,7 +90,8 @@ class LocalMetric(Persistent):
         values = _values(kernel, X, self.columns, self.warped)
         with np.errstate(over="ignore", invalid="ignore"):
             points = np.nan_to_num((values - self.centers) * self.scales, nan=0.0)
-            limit = np.finfo(np.float32).max / (2 * max(1, len(self.columns)))
+            limit = np.finfo(np.float32).max / (4 * max(1, len(self.columns)))
+            limit = np.sqrt(limit) if self.euclidean else limit  # sums of squares stay finite, too
             return np.ascontiguousarray(np.clip(points, -limit, limit), dtype=np.float32)
 
 
@@ -127,15 +135,18 @@ def _metric(
 
 @dataclass(frozen=True)
 class LocalCorrection(Persistent):
-    """What is added to the predictions of features, from the residuals of the nearest rows.
+    """What is added to the predictions of features, from the nearest rows.
 
     Attributes
     ----------
     metric : LocalMetric
     points : ndarray of shape (n, a) in float32
         Coordinates of the rows, in the order of ``in_boxes``.
-    residuals : ndarray of shape (n, m) in float32
-        What the features left of their targets; leave-one-out.
+    values : ndarray of shape (n, m) in float32
+        What the features left of their targets, leave-one-out; with levels the targets less those.
+    levels : ndarray of shape (m,) or None
+        None corrects by residuals. Else the mean of the process around a row is what the features
+        predict there, and the levels only keep the values small.
     noises : ndarray of shape (n,) or None
         One over the weights, relative to a row of mean weight; None for equal weights.
     n_neighbours : int
@@ -149,7 +160,8 @@ class LocalCorrection(Persistent):
 
     metric: LocalMetric
     points: NDArray[np.float32]
-    residuals: NDArray[np.float32]
+    values: NDArray[np.float32]
+    levels: Array | None
     noises: NDArray[np.float32] | None
     n_neighbours: int
     rate: float
@@ -159,7 +171,8 @@ class LocalCorrection(Persistent):
     _state_fields: ClassVar = {
         "metric": instance(LocalMetric, a="n_coordinates"),
         "points": array("n", "a", dtype=(np.float32,), order="C"),
-        "residuals": array("n", "m", dtype=(np.float32,), order="C"),
+        "values": array("n", "m", dtype=(np.float32,), order="C"),
+        "levels": optional(array("m")),
         "noises": optional(array("n", dtype=(np.float32,))),
         "n_neighbours": whole(1, 1024),
         "rate": number(0.0, 1e300),
@@ -185,20 +198,22 @@ class LocalCorrection(Persistent):
         ):
             wrong("local_.metric", "needs a product kernel in which its columns count")
 
-    def at(self, kernel: Kernel, X: NDArray[Any], n_jobs: int | None = 1) -> tuple[Array, Array]:
-        """Corrections of shape (n, m), and the variance at each row over that of the process."""
+    def at(
+        self, kernel: Kernel, X: NDArray[Any], predicted: Array, n_jobs: int | None = 1
+    ) -> tuple[Array, Array]:
+        """Corrections (n, m) of predictions, and each row's variance over that of the process."""
         queries = self.metric.coordinates(kernel, X)
         _ = self._boxes  # before the threads need them
         nobody = np.full(len(queries), -1)
 
         def block(rows: slice) -> tuple[Array, Array]:
             near = self._neighbours(queries[rows], nobody[rows])
-            means, explained = self._kriged(near)
-            return means, np.maximum(1.0 - explained, 0.0) + self.noise
+            added, explained = self._kriged(near, predicted[rows])
+            return added, np.maximum(1.0 - explained, 0.0) + self.noise
 
         parts = map_row_blocks(block, len(queries), BLOCK_ROWS, n_jobs)
-        means = [part[0] for part in parts] or [np.empty((0, self.residuals.shape[1]))]
-        return np.concatenate(means), np.concatenate([part[1] for part in parts] or [np.empty(0)])
+        added = [part[0] for part in parts] or [np.empty((0, self.values.shape[1]))]
+        return np.concatenate(added), np.concatenate([part[1] for part in parts] or [np.empty(0)])
 
     @cached_property
     def _boxes(self) -> _Boxes:
@@ -208,30 +223,40 @@ class LocalCorrection(Persistent):
     def _neighbours(self, queries: NDArray[np.float32], left_out: Rows) -> _Near:
         shape = len(queries), self.n_neighbours
         places, distances = np.zeros(shape, dtype=np.int64), np.empty(shape, dtype=np.float32)
-        boxes = self._boxes
+        boxes, squared = self._boxes, self.metric.euclidean
         nearest_points(
-            self.points, boxes.starts, boxes.low, boxes.high, queries, left_out, places, distances
+            self.points,
+            boxes.starts,
+            boxes.low,
+            boxes.high,
+            queries,
+            left_out,
+            squared,
+            places,
+            distances,
         )
         between = np.empty((*shape, self.n_neighbours), dtype=np.float32)
-        pair_distances(self.points, places, between)
+        pair_distances(self.points, places, squared, between)
         return _Near(places, distances, between)
 
-    def _kriged(self, near: _Near) -> tuple[Array, Array]:
-        """Means and explained shares of the variance at rows with these neighbours."""
+    def _kriged(self, near: _Near, predicted: Array) -> tuple[Array, Array]:
+        """Corrections and explained shares of the variance at rows with these neighbours."""
         own = np.ones(1, dtype=np.float32) if self.noises is None else self.noises[near.places]
         diagonal = np.broadcast_to(self.noise * own.astype(np.float64), near.places.shape)
-        means = np.empty((len(near.places), self.residuals.shape[1]))
-        explained = np.empty(len(means))
-        values = self.residuals[near.places]
+        n, m = len(near.places), self.values.shape[1]
+        means, totals, explained = np.empty((n, m)), np.empty(n), np.empty(n)
         krige(
             near.between,
             near.distances,
             np.ascontiguousarray(diagonal),
             self.rate,
-            values,
+            self.values[near.places],
             means,
+            totals,
             explained,
         )
+        if self.levels is not None:
+            means -= totals[:, None] * (predicted - self.levels)
         return means, explained
 
 
@@ -333,7 +358,7 @@ def choose_correction(
     decide: NDArray[np.bool_],
     n_jobs: int | None,
 ) -> CorrectionTrial:
-    """The distance, rate and noise with the least error at some of the judges.
+    """The kind, distance, rate and noise with the least error at some of the judges.
 
     Parameters
     ----------
@@ -354,75 +379,121 @@ def choose_correction(
     """
     weights = None if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
     used = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
-    own = residuals[judges]
     say = decide if weights is None else decide & (weights[judges] > 0)
     shares = np.ones(len(judges)) if weights is None else weights[judges]
     if not say.any():  # all that could have a say have no weight
         say, shares = np.ones(len(judges), dtype=bool), np.ones(len(judges))
     some = _choosers(say, *rows.X.shape)
-    choosing = judges[some]
-    best: tuple[float, LocalCorrection, Rows] | None = None
-    for metric in metrics(kernel, rows.X):
-        points = metric.coordinates(kernel, rows.X)
-        ordered = used[in_boxes(points[used])]
-        number_of = np.full(len(rows), -1)
+    search = _Search(kernel, rows, residuals, used, judges[some], shares[some], n_jobs)
+    best = min((search.best(metric) for metric in metrics(kernel, rows.X)), key=_error)
+    best = min(best, search.best(replace(best.correction.metric, euclidean=True)), key=_error)
+    near = search.found(best, judges)
+    added, explained = _kriged_by_blocks(best.correction, near, search.predicted[judges], n_jobs)
+    left = residuals[judges] - added
+    # The process' variance makes the squared errors what they are said to be in the mean.
+    relative = np.maximum(1.0 - explained, 0.0) + best.correction.noise
+    variances = np.average(np.square(left[say]) / relative[say, None], axis=0, weights=shares[say])
+    return CorrectionTrial(replace(best.correction, variances=variances), left)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A correction, its error, and the place of each row among its points; -1 for none."""
+
+    error: float
+    correction: LocalCorrection
+    number_of: Rows
+
+
+def _error(tried: _Tried) -> float:
+    return tried.error
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Rows, and those of them at which corrections are compared."""
+
+    kernel: Kernel
+    rows: Block
+    residuals: Array
+    used: Rows
+    choosing: Rows
+    shares: Array
+    n_jobs: int | None
+
+    @cached_property
+    def predicted(self) -> Array:
+        """What the features predict at each row without it."""
+        return np.asarray(self.rows.y, dtype=np.float64) - self.residuals
+
+    def best(self, metric: LocalMetric) -> _Tried:
+        """The best correction by this distance."""
+        points = metric.coordinates(self.kernel, self.rows.X)
+        ordered = self.used[in_boxes(points[self.used])]
+        number_of = np.full(len(self.rows), -1)
         number_of[ordered] = np.arange(len(ordered))
-        noises = None
-        if weights is not None:
-            noises = (weights[ordered].mean() / weights[ordered]).astype(np.float32)
-        blank = LocalCorrection(
+        noises = shares = None
+        if self.rows.weights is not None:
+            shares = np.asarray(self.rows.weights, dtype=np.float64)[ordered]
+            noises = (shares.mean() / shares).astype(np.float32)
+        targets = np.asarray(self.rows.y, dtype=np.float64)[ordered]
+        levels = np.average(targets, axis=0, weights=shares)
+        of_residuals = LocalCorrection(
             metric,
             points[ordered],
-            np.ascontiguousarray(residuals[ordered], dtype=np.float32),
+            np.ascontiguousarray(self.residuals[ordered], dtype=np.float32),
+            None,
             noises,
-            min(NEIGHBOURS, len(used) - 1),
+            min(NEIGHBOURS, len(ordered) - 1),
             1.0,
             1.0,
-            np.ones(own.shape[1]),
+            np.ones(targets.shape[1]),
         )
-        near = _found(blank, points[choosing], number_of[choosing], n_jobs)
+        of_targets = replace(
+            of_residuals, values=(targets - levels).astype(np.float32), levels=levels
+        )
+        tried = _Tried(np.inf, of_residuals, number_of)
+        near = self.found(tried, self.choosing)
         middle = float(np.median(near.distances[:, -1])) or 1.0
-        for rate in RATES:
-            for noise in NOISES:
-                trial = replace(blank, rate=rate / middle, noise=noise)
-                left = residuals[choosing] - _kriged_by_blocks(trial, near, n_jobs)[0]
-                error = float(np.average(np.square(left).mean(axis=1), weights=shares[some]))
-                if best is None or error < best[0]:
-                    best = error, trial, number_of
-    assert best is not None
-    queries = best[1].metric.coordinates(kernel, rows.X[judges])
-    near = _found(best[1], queries, best[2][judges], n_jobs)
-    means, explained = _kriged_by_blocks(best[1], near, n_jobs)
-    left = own - means
-    # The process' variance makes the squared errors what they are said to be in the mean.
-    relative = np.maximum(1.0 - explained, 0.0) + best[1].noise
-    variances = np.average(np.square(left[say]) / relative[say, None], axis=0, weights=shares[say])
-    return CorrectionTrial(replace(best[1], variances=variances), left)
+        for rate, noise, kind in product(RATES, NOISES, (of_residuals, of_targets)):
+            one = replace(kind, rate=rate / middle, noise=noise)
+            error = self._error(one, near)
+            if error < tried.error:
+                tried = replace(tried, error=error, correction=one)
+        return tried
 
+    def found(self, tried: _Tried, rows: Rows) -> _Near:
+        """The neighbours of some rows among the others."""
+        correction = tried.correction
+        queries = correction.metric.coordinates(self.kernel, self.rows.X[rows])
+        left_out = tried.number_of[rows]
+        _ = correction._boxes  # before the threads need them
+        parts = map_row_blocks(
+            lambda some: correction._neighbours(queries[some], left_out[some]),
+            len(queries),
+            BLOCK_ROWS,
+            self.n_jobs,
+        )
+        return _Near(
+            np.concatenate([part.places for part in parts]),
+            np.concatenate([part.distances for part in parts]),
+            np.concatenate([part.between for part in parts]),
+        )
 
-def _found(
-    correction: LocalCorrection, queries: NDArray[np.float32], left_out: Rows, n_jobs: int | None
-) -> _Near:
-    _ = correction._boxes  # before the threads need them
-    parts = map_row_blocks(
-        lambda rows: correction._neighbours(queries[rows], left_out[rows]),
-        len(queries),
-        BLOCK_ROWS,
-        n_jobs,
-    )
-    return _Near(
-        np.concatenate([part.places for part in parts]),
-        np.concatenate([part.distances for part in parts]),
-        np.concatenate([part.between for part in parts]),
-    )
+    def _error(self, correction: LocalCorrection, near: _Near) -> float:
+        """The mean squared error at the rows that choose."""
+        predicted = self.predicted[self.choosing]
+        added = _kriged_by_blocks(correction, near, predicted, self.n_jobs)[0]
+        squares = np.square(self.residuals[self.choosing] - added).mean(axis=1)
+        return float(np.average(squares, weights=self.shares))
 
 
 def _kriged_by_blocks(
-    correction: LocalCorrection, near: _Near, n_jobs: int | None
+    correction: LocalCorrection, near: _Near, predicted: Array, n_jobs: int | None
 ) -> tuple[Array, Array]:
     def block(rows: slice) -> tuple[Array, Array]:
         some = _Near(near.places[rows], near.distances[rows], near.between[rows])
-        return correction._kriged(some)
+        return correction._kriged(some, predicted[rows])
 
     parts = map_row_blocks(block, len(near.places), BLOCK_ROWS, n_jobs)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

@@ -18,6 +18,7 @@ from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
 from kernelsieve.kernels.tiles import family_codes, product_gram
 from kernelsieve.models._base import both_classes
+from kernelsieve.models.local import LocalCorrection
 
 Scores = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -142,10 +143,20 @@ def ridge_scores(model: Any) -> Scores:
     if dual is None:
         scores = linear_scores(model.features_, model.coef_, intercept)
         local, kernel = getattr(model, "local_", None), model.features_.kernel_
-        return scores if local is None else lambda row: scores(row) + local.at(kernel, row)[0][0]
+        return scores if local is None else corrected_scores(scores, local, kernel)
     kernel = row_kernel(model.features_.kernel_, model.X_fit_)
     weights = dual.reshape(len(dual), -1)
     return lambda row: (kernel(row) @ weights)[0] + intercept
+
+
+def corrected_scores(scores: Scores, local: LocalCorrection, kernel: Kernel) -> Scores:
+    """The same, corrected by the nearest rows."""
+
+    def corrected(row: NDArray[np.float64]) -> NDArray[np.float64]:
+        predicted = scores(row)
+        return predicted + local.at(kernel, row, predicted[None])[0][0]
+
+    return corrected
 
 
 def linear_scores(features: FeatureMap, coefficients: Any, intercept: Any) -> Scores:
