@@ -103,6 +103,14 @@ def test_maps_that_are_close_are_judged_by_all_rows(monkeypatch):
     assert "Fourier" in [trial.name for trial in features.trials_]
 
 
+def test_a_small_alpha_does_not_spoil_the_trial_of_noisy_targets():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    features = AutoFeatures(200, gamma=0.5, alpha=1e-4, random_state=0)
+    for trial in features.fit(X, X[:, 0] + 3.0 * rng.normal(size=600)).trials_:
+        assert trial.error < 1.02, trial  # that of a constant is 1
+
+
 def test_few_rows_judge_all():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))

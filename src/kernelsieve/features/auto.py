@@ -33,7 +33,8 @@ FOLDS = 4  # each quarter of the rows judges, as long as there is something to d
 # A map is out of the race if it is behind by so much, and by so many standard errors, after at
 # least so many rows: errors on few rows are chance, and so is one draw of features.
 BEHIND, CERTAIN, JUDGES = 0.1, 3.0, 1500
-TRIAL_ALPHAS = np.logspace(-6.3, 1.8, 10)  # of the ridge, which suits no two maps the same
+# Of the ridge, which suits no two maps the same: up to where little more than a constant is left.
+TRIAL_ALPHAS = np.logspace(-6.3, 5.4, 14)
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
 # A cheaper map is preferred to a better one that is better by less than this.
 TIE = 0.005
