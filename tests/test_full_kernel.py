@@ -438,6 +438,22 @@ def test_the_learned_default_refines_where_it_pays(small):
     assert mean.shape == deviation.shape
 
 
+def test_the_learned_default_keeps_some_rows_if_all_of_them_cannot_be_solved(small, monkeypatch):
+    refine = KernelRidge._refine
+
+    def stuck(model, *args):
+        refine(model, *args)
+        model.dual_coef_, model.residual_ = -model.dual_coef_, 0.5
+
+    X, y = wiggly(1700, 0.05)
+    monkeypatch.setattr(KernelRidge, "_refine", stuck)
+    model = KernelRidgeCV(random_state=0).fit(X[:1200], y[:1200])
+    assert len(model.model_.X_fit_) == 1200 - 1200 // 5
+    assert model.model_.residual_ <= 3e-3
+    error = np.sqrt(np.mean((model.predict(X[1200:]) - y[1200:]) ** 2))
+    assert model.best_rmse_ == pytest.approx(error, rel=0.3)
+
+
 def test_the_learned_default_keeps_features_where_noise_is_all(small):
     X, _ = wiggly(1200, 0.0)
     y = np.random.default_rng(1).normal(size=1200)

@@ -242,6 +242,11 @@ def _refined(
     refined = clone(model).set_params(features=landmarks, alpha=best.alpha, refine=False)
     refined.fit(given)
     refined._refine(rows, best.alpha, replace(stop, tol=AUTO_SHARE * tol), start)
+    if refined.residual_ > max(tol, best.unsolved):
+        # Rounding stops iterations where alpha is tiny. Some rows, solved, are worth more than all
+        # of them unsolved, and their error is the one that is told.
+        refined.X_fit_, refined.residual_ = known.X, best.unsolved
+        refined._set_dual(best.dual, best.intercepts)
     return LearnedRidge(
         refined.set_params(refine=True), learned.chosen, unseen[tell], best.residuals[tell]
     )

@@ -276,12 +276,17 @@ class Trial:
     alpha : float
     dual : ndarray of shape (n_known, m)
         Coefficients of the rows that are known.
+    intercepts : ndarray of shape (m,)
+    unsolved : float
+        The relative residual of the linear system.
     residuals : ndarray of shape (n_apart, m)
         At the other rows.
     """
 
     alpha: float
     dual: Array
+    intercepts: Array
+    unsolved: float
     residuals: Array
 
 
@@ -311,7 +316,7 @@ def trials(
         start = found[-1].dual if found else None
         solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
         residuals = apart.y - (matrix @ solution.values + intercepts)
-        found.append(Trial(alpha, solution.values, residuals))
+        found.append(Trial(alpha, solution.values, intercepts, solution.residual, residuals))
         errors = [float(np.mean(one.residuals[judges] ** 2)) for one in found[-2:]]
         unsolved = solution.residual > stop.tol or time.monotonic() > stop.deadline
         if unsolved or errors[-1] > errors[0]:
