@@ -119,7 +119,7 @@ MAPS = {
     "constant": RowNormFeatures(1, kernel=Product(0.0), random_state=0),
     "product": AdaptiveFeatures(60, kernel=product(), random_state=0),
     "tents": AdaptiveFeatures(150, kernel=product("laplacian"), random_state=0),
-    "auto": AutoFeatures(40, random_state=0),
+    "auto": AutoFeatures(40, kernel="gaussian", random_state=0),
     "landmarks": NystromFeatures(40, random_state=0),
     "fourier": FourierFeatures(41, random_state=0),
     "fourier of a product": FourierFeatures(41, kernel=product(), random_state=0),
