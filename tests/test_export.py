@@ -154,6 +154,12 @@ def test_feature_maps_and_ridges_on_them(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, model.predict(rows(3)), rtol=1e-10)
 
 
+def test_a_ridge_on_the_automatic_map_of_a_learned_kernel(tmp_path: Path) -> None:
+    X = rows()
+    model = KernelRidge(AutoFeatures(40, random_state=0), alpha=0.1).fit(X, target(X))
+    check(model, rows(100, seed=1), tmp_path)
+
+
 KERNELS = [
     "gaussian",
     Laplacian(0.2),
