@@ -455,11 +455,19 @@ class _Search:
         tried = _Tried(np.inf, of_residuals, number_of)
         near = self.found(tried, self.choosing)
         middle = float(np.median(near.distances[:, -1])) or 1.0
-        for rate, noise, kind in product(RATES, NOISES, (of_residuals, of_targets)):
-            one = replace(kind, rate=rate / middle, noise=noise)
-            error = self._error(one, near)
-            if error < tried.error:
-                tried = replace(tried, error=error, correction=one)
+        kinds = of_residuals, of_targets
+        # Both have the same weights: one factor serves them, with residuals at level 0.
+        both = replace(
+            of_residuals,
+            values=np.hstack([kind.values for kind in kinds]),
+            levels=np.append(np.zeros_like(levels), levels),
+        )
+        for relative, noise in product(RATES, NOISES):
+            rate = relative / middle
+            errors = self._errors(replace(both, rate=rate, noise=noise), near)
+            for kind, error in zip(kinds, errors, strict=True):
+                if error < tried.error:
+                    tried = _Tried(error, replace(kind, rate=rate, noise=noise), number_of)
         return tried
 
     def found(self, tried: _Tried, rows: Rows) -> _Near:
@@ -480,12 +488,13 @@ class _Search:
             np.concatenate([part.between for part in parts]),
         )
 
-    def _error(self, correction: LocalCorrection, near: _Near) -> float:
-        """The mean squared error at the rows that choose."""
-        predicted = self.predicted[self.choosing]
-        added = _kriged_by_blocks(correction, near, predicted, self.n_jobs)[0]
-        squares = np.square(self.residuals[self.choosing] - added).mean(axis=1)
-        return float(np.average(squares, weights=self.shares))
+    def _errors(self, both: LocalCorrection, near: _Near) -> list[float]:
+        """The mean squared errors at the rows that choose, by residuals and by targets."""
+        predicted, residuals = self.predicted[self.choosing], self.residuals[self.choosing]
+        around = np.hstack([np.zeros_like(predicted), predicted])
+        added = _kriged_by_blocks(both, near, around, self.n_jobs)[0]
+        squares = (np.square(residuals - part).mean(axis=1) for part in np.hsplit(added, 2))
+        return [float(np.average(each, weights=self.shares)) for each in squares]
 
 
 def _kriged_by_blocks(
