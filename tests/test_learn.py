@@ -14,6 +14,7 @@ from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
 from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_families
 from kernelsieve.kernels.learning.likelihood import Objective
+from kernelsieve.kernels.learning.rates import _with_columns, start_rate
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
@@ -499,6 +500,25 @@ def test_columns_that_matter_only_together_come_back(family: str, seed: int) -> 
     (strong,) = learner.refine([learner.equal(family).restricted(np.array([0]))])
     (wider,) = learner.widened(strong)
     assert {7, 9} <= set(wider.columns)
+    refined = learner.refine([wider])[0]
+    assert {0, 7, 9} == set(refined.columns[np.argsort(-refined.rates.sum(axis=0))[:3]])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("family", ["gaussian", "matern52"])
+def test_columns_left_at_idle_rates_come_back(family: str, seed: int) -> None:
+    """A search on few rows may keep every column, most at rates that mean nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 30))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 7] * X[:, 9] + 0.1 * rng.normal(size=600)
+    learner = Learner.on(ArraySource(X, y[:, None]), 600, seed=0)
+    (strong,) = learner.refine([learner.equal(family).restricted(np.array([0]))])
+    log_rate = np.log(0.05 * start_rate(family, 30))
+    stuck = _with_columns(strong, learner.usable[1:], log_rate)
+    (wider,) = learner.widened(stuck)
+    raised = wider.columns[wider.rates.sum(axis=0) > 1.01 * stuck.rates.sum(axis=0)]
+    assert {7, 9} <= set(raised)
+    assert 0 not in raised
     refined = learner.refine([wider])[0]
     assert {0, 7, 9} == set(refined.columns[np.argsort(-refined.rates.sum(axis=0))[:3]])
 

@@ -31,7 +31,8 @@ IDLE = (0.02, 0.01, 1e-3)  # the same after a search on few rows, which does not
 PRICE, PRICE_OF_CHOICE = 0.3, 0.01  # and so much more for each column to choose from
 
 PROBE_RATE = 1e-3  # of columns that may come back: so small that all together change little
-PROBE_TOGETHER = 4.0  # and a rate that is so much less than where a search of them would begin
+PROBE_TOGETHER = 4.0  # and a rate that is so much less than where a search of all would begin
+IDLE_RATE = 2.0  # times that rate: a column below it may as well be missing
 MOST_ADDED = 8  # columns that come back at a time, by either rate
 
 
@@ -267,38 +268,43 @@ def widened(
 ) -> Fit | None:
     """The same with columns that it lacks and that the objective asks for; None without any.
 
-    A search on few rows drops columns whose effect is below the noise that it sees. The slope of
-    the objective, on more rows and with the other columns in place, tells them apart: at a tiny
-    rate those that matter alone, at a larger one those that matter together.
+    A search on few rows drops columns whose effect is below the noise that it sees, or leaves them
+    at a rate that means nothing. The slope of the objective, on more rows and with the other
+    columns in place, tells them apart: at a tiny rate those that matter alone, at a larger one
+    those that matter together.
     """
     missing = np.setdiff1d(usable, fit.columns)
-    if not len(missing):
-        return None
+    together = start_rate(fit.family, len(usable)) / PROBE_TOGETHER
+    idle = fit.columns[fit.rates.sum(axis=0) < IDLE_RATE * together]
 
-    def asked_for(rate: float) -> NDArray[np.int64]:
-        probed = _with_columns(fit, missing, np.log(rate))
+    def asked_for(among: NDArray[np.int64], rate: float) -> NDArray[np.int64]:
+        if not len(among):
+            return among
+        probed = _with_columns(fit, among, np.log(rate))
         objective = _objective(parts, columns, probed.columns, target, noise, fit.family, rule, 1)
         slopes = objective(probed.parameters)[1][: 2 * len(probed.columns)].reshape(2, -1)
-        wanted = slopes.sum(axis=0)[np.searchsorted(probed.columns, missing)]
+        wanted = slopes.sum(axis=0)[np.searchsorted(probed.columns, among)]
         order = np.argsort(wanted, kind="stable")[:MOST_ADDED]
-        return missing[order[wanted[order] < 0]]
+        return among[order[wanted[order] < 0]]
 
-    together = start_rate(fit.family, len(missing)) / PROBE_TOGETHER
-    added = np.union1d(asked_for(PROBE_RATE), asked_for(together))
+    added = np.union1d(
+        asked_for(missing, PROBE_RATE), asked_for(np.union1d(missing, idle), together)
+    )
     if not len(added):
         return None
-    rate = start_rate(fit.family, len(fit.columns) + len(added)) / 2.0
+    rate = start_rate(fit.family, len(np.union1d(fit.columns, added))) / 2.0
     return _with_columns(fit, added, np.log(rate))
 
 
 def _with_columns(fit: Fit, added: NDArray[np.int64], log_rate: float) -> Fit:
-    """The same with more columns, all of one rate."""
-    kept = np.concatenate([fit.columns, added])
-    order = np.argsort(kept, kind="stable")
-    own = fit.parameters[: 2 * len(fit.columns)].reshape(2, -1)
-    rates = np.hstack([own, np.full((2, len(added)), log_rate)])[:, order]
+    """The same with these columns at one rate, whether it had them or not."""
+    kept = np.union1d(fit.columns, added)
+    rates = np.full((2, len(kept)), log_rate)
+    own, places = ~np.isin(fit.columns, added), np.searchsorted(kept, fit.columns)
+    before = fit.parameters[: 2 * len(fit.columns)].reshape(2, -1)
+    rates[:, places[own]] = before[:, own]
     tail = fit.parameters[2 * len(fit.columns) :]
-    return replace(fit, columns=kept[order], parameters=np.append(rates.ravel(), tail))
+    return replace(fit, columns=kept, parameters=np.append(rates.ravel(), tail))
 
 
 def moved(fit: Fit, family: str) -> Fit:
