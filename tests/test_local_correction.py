@@ -99,7 +99,7 @@ def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered
     local = replace(correction(1000), points=points)
     local = euclidean(local) if power == 2 else local
     queries, left_out = points[:40], np.arange(40)
-    near = local._neighbours(queries, left_out)
+    near = local.neighbours(queries, left_out)
     for i, query in enumerate(queries):
         distances = (np.abs(points - query) ** power).sum(axis=1)
         distances[i] = np.inf
@@ -108,7 +108,7 @@ def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered
 
 def test_boxes_in_their_order_are_small():
     points = rows(1000).astype(np.float32)
-    boxes = replace(correction(1000, 3), points=points[in_boxes(points)])._boxes
+    boxes = replace(correction(1000, 3), points=points[in_boxes(points)]).boxes
     volumes = np.prod(boxes.high - boxes.low, axis=1)
     assert len(volumes) == 8
     assert volumes.sum() < 4.0**3  # together no more than the cube that they lie in

@@ -27,9 +27,12 @@ from kernelsieve.linalg.ridge_path import RidgePath
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
-TRIAL_ROWS = 6000
+TRIAL_ROWS = 24_000
+TRIAL_VALUES = 2**25  # of rows x columns, which may leave fewer rows, but not fewer than these:
+HEAT_ROWS = 6000
 TRIAL_COMPONENTS = 1000
-FOLDS = 4  # each quarter of the rows judges, as long as there is something to decide
+# Quarters of the rows judge, one after the other, until so many rows have done so.
+FOLDS, ENOUGH = 4, 6000
 # A map is out of the race if it is behind by so much, and by so many standard errors, after at
 # least so many rows: errors on few rows are chance, and so is one draw of features.
 BEHIND, CERTAIN, JUDGES = 0.1, 3.0, 1500
@@ -75,11 +78,14 @@ class _Runner:
     ----------
     squares : ndarray of shape (rows judged, ridges)
         Squared errors, summed over targets.
+    n_rows : int
+        The rows of the last round that it ran in.
     """
 
     name: str
     features: FeatureMap
     squares: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    n_rows: int = 0
     error: float = np.inf
     seconds: float = 0.0
 
@@ -95,7 +101,7 @@ class _Runner:
             Z = self.features.fit(X).transform(X[:ERROR_ROWS])
         except SeriesTooLongError:
             return False
-        self.error = judge.kernel_error(Z).frobenius
+        self.error, self.n_rows = judge.kernel_error(Z).frobenius, X.shape[0]
         self.seconds += time.perf_counter() - began
         return True
 
@@ -117,7 +123,7 @@ class _Runner:
         path = RidgePath(equations.centred(fit_intercept=True), alphas)
         predicted = path.predict(path.coordinates(coordinates))
         squares = ((targets[apart][:, None] - predicted) ** 2).sum(axis=2)
-        self.squares = np.vstack([self.squares.reshape(-1, len(alphas)), squares])
+        self.squares = np.vstack([self.squares, squares])
         self.seconds += time.perf_counter() - began
         return True
 
@@ -130,22 +136,48 @@ def _race(
 ) -> tuple[list[_Runner], list[_Runner]]:
     """All maps that can run, with their errors, and those that ran to the end.
 
-    Each quarter of the rows judges the ridges of the others. Between quarters the maps leave that
-    are behind the best for certain, and the race ends when one is left.
+    With many rows a heat on some of them comes first, for maps that are far behind. The others run
+    with all rows: one map may gain more from them than another.
+    """
+    able = running = runners
+    stride = len(targets) // HEAT_ROWS
+    for step, most_folds in ((stride, 1), (1, FOLDS)) if stride > 1 else ((1, FOLDS),):
+        some = np.arange(len(targets)) // FOLDS % step == 0
+        passed, ahead = _round(running, X[some], targets[some], alphas, most_folds)
+        able = [r for r in able if r in passed or r not in running]
+        running = ahead
+        if len(running) <= 1:
+            break
+    return able, running
+
+
+def _round(
+    runners: list[_Runner],
+    X: Any,
+    targets: NDArray[np.float64],
+    alphas: NDArray[np.float64],
+    most_folds: int,
+) -> tuple[list[_Runner], list[_Runner]]:
+    """The maps that can run on these rows, with their errors, and those that are not behind.
+
+    Each quarter of the rows judges the ridges of the others. After each the maps leave that are
+    behind the best for certain, and the round ends when one is left or enough rows have judged.
     """
     fold = np.arange(len(targets)) % FOLDS
-    running, able = runners, runners
-    for k in range(FOLDS):
+    for runner in runners:
+        runner.squares, runner.n_rows = np.empty((0, len(alphas))), len(targets)
+    able = running = runners
+    for k in range(most_folds):
         passed = [r for r in running if r.predict(X, targets, fold == k, alphas)]
         able = [r for r in able if r in passed or r not in running]
         running = passed
         if not running:
             break
-        if len(running[0].squares) < JUDGES:
-            continue
-        best = min(running, key=lambda r: float(r.losses.mean())).losses
-        running = [r for r in running if not _behind(r.losses, best)]
-        if len(running) == 1:
+        judged = len(running[0].squares)
+        if judged >= JUDGES:
+            best = min(running, key=lambda r: float(r.losses.mean())).losses
+            running = [r for r in running if not _behind(r.losses, best)]
+        if len(running) == 1 or judged >= ENOUGH:
             break
     spread = max(float(targets.var(axis=0).sum()), 1e-300)
     for runner in able:
@@ -164,9 +196,9 @@ class AutoFeatures(FeatureMap):
     """The map that does best on a subsample of the rows, with the reason.
 
     It is what that map is with the same random_state. Sparse rows go to the maps that keep them
-    sparse, kernels without a Taylor series to Nystrom. If several maps are possible, they race on
-    up to 6,000 rows: by the error of a ridge regression on rows left out, quarter by quarter until
-    the others are far behind, or without a target by the error of the kernel matrix.
+    sparse, kernels without a Taylor series to Nystrom. If several maps are possible, they race: by
+    the error of a ridge regression on rows left out, first on 6,000 rows, and those that are not
+    far behind on up to 24,000; without a target by the error of the kernel matrix on 6,000 rows.
 
     Parameters
     ----------
@@ -310,7 +342,10 @@ class AutoFeatures(FeatureMap):
         seed: int,
     ) -> tuple[list[str], str]:
         """The name of the best map on a subsample, and why."""
-        rows = X.take(keyed_rows(X.shape[0], TRIAL_ROWS, seed, "auto"))
+        n_rows = HEAT_ROWS
+        if summary is not None:
+            n_rows = max(n_rows, min(TRIAL_ROWS, TRIAL_VALUES // X.shape[1]))
+        rows = X.take(keyed_rows(X.shape[0], n_rows, seed, "auto"))
         targets = np.empty((len(rows), 0)) if summary is None else summary.columns(rows.y)
         # As many features as will be used, up to one for each row that the trial learns from.
         size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, 3 * len(rows) // 4)))
@@ -327,8 +362,12 @@ class AutoFeatures(FeatureMap):
         best = min(runner.error for runner in final)
         chosen = next(runner for runner in final if runner.error <= (1.0 + TIE) * best)
         what = "target" if targets.shape[1] else "kernel"
-        said = ", ".join(f"{trial.name} {trial.error:.3g}" for trial in self.trials_)
-        why = f"{what} error on {len(rows)} rows with {size} features: {said}"
+        said = [
+            ", ".join(f"{runner.name} {runner.error:.3g}" for runner in race if runner.n_rows == n)
+            + f" on {n} rows"
+            for n in sorted({runner.n_rows for runner in race}, reverse=True)
+        ]
+        why = f"{what} error with {size} features: {'; '.join(said)}"
         if chosen.error > best:
             why += f"; quicker than what is at most {100 * TIE:g} % better"
         return [chosen.name], why

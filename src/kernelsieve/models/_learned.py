@@ -26,7 +26,7 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.local import most_judges
+from kernelsieve.models.local_search import most_judges
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge, mean_by_regression
 from kernelsieve.tuning.learned import Chosen, choose_learned

@@ -84,12 +84,8 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.drift import Drift, outside_range
-from kernelsieve.models.local import (
-    CorrectionTrial,
-    LocalCorrection,
-    choose_correction,
-    most_judges,
-)
+from kernelsieve.models.local import LocalCorrection
+from kernelsieve.models.local_search import CorrectionTrial, choose_correction, most_judges
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import (
     ArraySource,

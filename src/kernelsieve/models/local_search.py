@@ -1,0 +1,302 @@
+"""The search for a local correction: kind, distance, rate and noise by the error at other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._parallel import map_row_blocks
+from kernelsieve.kernels import Kernel, Product
+from kernelsieve.models.local import (
+    BLOCK_ROWS,
+    LocalCorrection,
+    LocalMetric,
+    Near,
+    in_boxes,
+    values_of,
+)
+from kernelsieve.sources.base import Block
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+NEIGHBOURS = 32
+# In units of one over the median distance of the last neighbour, and of the process' variance.
+RATES = (0.0625, 0.25, 1.0, 4.0)
+NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
+# Coordinates of pairs of a row that judges and another row: some ten seconds on two cores where no
+# box can be left out; the fewest rows that judge, and that choose the distance.
+SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS = 2e10, 1000, 250
+CACHED_ROWS = 1024  # whose columns stay in a cache
+
+
+def metrics(kernel: Kernel, X: NDArray[Any], n_jobs: int | None) -> Iterator[LocalMetric]:
+    """The distances to choose from: of the learned rates, of equal columns, of columns as they are.
+
+    Learned rates know which columns matter, but only for what could be seen on few rows.
+    """
+    d = X.shape[1]
+    if isinstance(kernel, Product) and len(kernel.active(d)):
+        active = kernel.active(d)
+        yield _metric(active, *_moments(kernel, X, active, True, n_jobs), True, False)
+    every = np.arange(d)
+    moments = _moments(kernel, X, every, False, n_jobs)
+    yield _metric(every, *moments, False, True)
+    yield _metric(every, *moments, False, False)
+
+
+def _moments(
+    kernel: Kernel, X: NDArray[Any], columns: Rows, warped: bool, n_jobs: int | None
+) -> tuple[Array, Array]:
+    """Means and standard deviations of the values that are not missing."""
+
+    def added(of_values: Any) -> Array:
+        """Sums over all rows, of 0 where a value is missing."""
+
+        def block(rows: slice) -> Array:
+            values = values_of(kernel, X[rows], columns, warped)
+            return np.where(np.isnan(values), 0.0, of_values(values)).sum(axis=0)
+
+        return np.sum(map_row_blocks(block, len(X), CACHED_ROWS, n_jobs), axis=0)
+
+    counts = np.maximum(added(np.ones_like), 1.0)
+    centers = added(lambda values: values) / counts
+    return centers, np.sqrt(added(lambda values: np.square(values - centers)) / counts)
+
+
+def _metric(
+    columns: Rows, centers: Array, spreads: Array, warped: bool, equal: bool
+) -> LocalMetric:
+    kept = np.flatnonzero(spreads > 1e-12 * np.maximum(np.abs(centers), 1e-300))
+    if not len(kept):
+        kept = np.arange(1)  # constant rows: all are equally near
+    scales = 1.0 / np.where(spreads > 0, spreads, 1.0) if equal else np.ones(len(columns))
+    kept = kept[np.argsort(-(spreads * scales)[kept], kind="stable")]
+    # The size of a distance is the rate's affair; float32 wants numbers around 1.
+    typical = float((spreads * scales)[kept].sum()) or 1.0
+    return LocalMetric(columns[kept], centers[kept], scales[kept] / typical, warped)
+
+
+def most_judges(n_rows: int, n_columns: int) -> int:
+    """The neighbours of so many rows can be looked for in some seconds."""
+    return max(FEWEST_JUDGES, int(SEARCH_WORK / (n_rows * n_columns)))
+
+
+def _choosers(say: NDArray[np.bool_], n_rows: int, n_columns: int) -> Rows:
+    """The judges that choose among distances, of which each costs a search."""
+    most = max(FEWEST_CHOOSERS, most_judges(n_rows, n_columns) // 4)
+    places = np.flatnonzero(say)
+    return places[:: -(-len(places) // most)] if len(places) else places
+
+
+@dataclass(frozen=True)
+class CorrectionTrial:
+    """A correction, and what it leaves at rows that it did not use for themselves.
+
+    Attributes
+    ----------
+    correction : LocalCorrection
+    residuals : ndarray of shape (n_judges, m)
+    """
+
+    correction: LocalCorrection
+    residuals: Array
+
+
+def choose_correction(
+    kernel: Kernel,
+    rows: Block,
+    residuals: Array,
+    judges: Rows,
+    decide: NDArray[np.bool_],
+    n_jobs: int | None,
+) -> CorrectionTrial:
+    """The kind, distance, rate and noise with the least error at some of the judges.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    rows : Block
+        Dense; those of weight 0 are left out.
+    residuals : ndarray of shape (n, m)
+        Leave-one-out residuals of the features.
+    judges : ndarray of int
+        Rows at which errors are computed from the residuals of all other rows.
+    decide : ndarray of bool of shape (len(judges),)
+        Those that have a say.
+    n_jobs : int or None
+
+    Returns
+    -------
+    CorrectionTrial
+    """
+    weights = None if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
+    used = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
+    say = decide if weights is None else decide & (weights[judges] > 0)
+    shares = np.ones(len(judges)) if weights is None else weights[judges]
+    if not say.any():  # all that could have a say have no weight
+        say, shares = np.ones(len(judges), dtype=bool), np.ones(len(judges))
+    some = _choosers(say, *rows.X.shape)
+    search = _Search(kernel, rows, residuals, used, judges[some], shares[some], n_jobs)
+    tried = (search.best(search.placed(metric)) for metric in metrics(kernel, rows.X, n_jobs))
+    best = min(tried, key=_error)
+    best = min(best, search.best(best.placed.euclidean()), key=_error)
+    near = search.found(best, judges)
+    added, explained = _kriged_by_blocks(best.correction, near, search.predicted[judges], n_jobs)
+    left = residuals[judges] - added
+    # The process' variance makes the squared errors what they are said to be in the mean.
+    relative = np.maximum(1.0 - explained, 0.0) + best.correction.noise
+    variances = np.average(np.square(left[say]) / relative[say, None], axis=0, weights=shares[say])
+    return CorrectionTrial(replace(best.correction, variances=variances), left)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Points by a distance, in the order of ``in_boxes``.
+
+    Attributes
+    ----------
+    metric : LocalMetric
+    rows : ndarray of int of shape (n,)
+        The row of each point.
+    number_of : ndarray of int
+        The place of each row among the points; -1 for none.
+    points : ndarray of shape (n, a) in float32
+    """
+
+    metric: LocalMetric
+    rows: Rows
+    number_of: Rows
+    points: NDArray[np.float32]
+
+    def euclidean(self) -> _Placed:
+        """The same points with their Euclidean distances."""
+        return replace(self, metric=replace(self.metric, euclidean=True))
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A correction, and its error."""
+
+    error: float
+    correction: LocalCorrection
+    placed: _Placed
+
+
+def _error(tried: _Tried) -> float:
+    return tried.error
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Rows, and those of them at which corrections are compared."""
+
+    kernel: Kernel
+    rows: Block
+    residuals: Array
+    used: Rows
+    choosing: Rows
+    shares: Array
+    n_jobs: int | None
+
+    @cached_property
+    def predicted(self) -> Array:
+        """What the features predict at each row without it."""
+        return np.asarray(self.rows.y, dtype=np.float64) - self.residuals
+
+    def placed(self, metric: LocalMetric) -> _Placed:
+        """All rows with a weight as points."""
+        points = np.empty((len(self.rows), metric.n_coordinates), dtype=np.float32)
+
+        def fill(rows: slice) -> None:
+            points[rows] = metric.coordinates(self.kernel, self.rows.X[rows])
+
+        map_row_blocks(fill, len(points), CACHED_ROWS, self.n_jobs)
+        ordered = self.used[in_boxes(points[self.used], self.n_jobs)]
+        number_of = np.full(len(self.rows), -1)
+        number_of[ordered] = np.arange(len(ordered))
+        return _Placed(metric, ordered, number_of, points[ordered])
+
+    def best(self, placed: _Placed) -> _Tried:
+        """The best correction by this distance."""
+        ordered = placed.rows
+        noises = shares = None
+        if self.rows.weights is not None:
+            shares = np.asarray(self.rows.weights, dtype=np.float64)[ordered]
+            noises = (shares.mean() / shares).astype(np.float32)
+        targets = np.asarray(self.rows.y, dtype=np.float64)[ordered]
+        levels = np.average(targets, axis=0, weights=shares)
+        of_residuals = LocalCorrection(
+            placed.metric,
+            placed.points,
+            np.ascontiguousarray(self.residuals[ordered], dtype=np.float32),
+            None,
+            noises,
+            min(NEIGHBOURS, len(ordered) - 1),
+            1.0,
+            1.0,
+            np.ones(targets.shape[1]),
+        )
+        of_targets = replace(
+            of_residuals, values=(targets - levels).astype(np.float32), levels=levels
+        )
+        tried = _Tried(np.inf, of_residuals, placed)
+        near = self.found(tried, self.choosing)
+        middle = float(np.median(near.distances[:, -1])) or 1.0
+        kinds = of_residuals, of_targets
+        # Both have the same weights: one factor serves them, with residuals at level 0.
+        both = replace(
+            of_residuals,
+            values=np.hstack([kind.values for kind in kinds]),
+            levels=np.append(np.zeros_like(levels), levels),
+        )
+        for relative, noise in product(RATES, NOISES):
+            rate = relative / middle
+            errors = self._errors(replace(both, rate=rate, noise=noise), near)
+            for kind, error in zip(kinds, errors, strict=True):
+                if error < tried.error:
+                    tried = _Tried(error, replace(kind, rate=rate, noise=noise), placed)
+        return tried
+
+    def found(self, tried: _Tried, rows: Rows) -> Near:
+        """The neighbours of some rows among the others."""
+        correction = tried.correction
+        queries = correction.metric.coordinates(self.kernel, self.rows.X[rows])
+        left_out = tried.placed.number_of[rows]
+        _ = correction.boxes  # before the threads need them
+        parts = map_row_blocks(
+            lambda some: correction.neighbours(queries[some], left_out[some]),
+            len(queries),
+            BLOCK_ROWS,
+            self.n_jobs,
+        )
+        return Near(
+            np.concatenate([part.places for part in parts]),
+            np.concatenate([part.distances for part in parts]),
+            np.concatenate([part.between for part in parts]),
+        )
+
+    def _errors(self, both: LocalCorrection, near: Near) -> list[float]:
+        """The mean squared errors at the rows that choose, by residuals and by targets."""
+        predicted, residuals = self.predicted[self.choosing], self.residuals[self.choosing]
+        around = np.hstack([np.zeros_like(predicted), predicted])
+        added = _kriged_by_blocks(both, near, around, self.n_jobs)[0]
+        squares = (np.square(residuals - part).mean(axis=1) for part in np.hsplit(added, 2))
+        return [float(np.average(each, weights=self.shares)) for each in squares]
+
+
+def _kriged_by_blocks(
+    correction: LocalCorrection, near: Near, predicted: Array, n_jobs: int | None
+) -> tuple[Array, Array]:
+    def block(rows: slice) -> tuple[Array, Array]:
+        some = Near(near.places[rows], near.distances[rows], near.between[rows])
+        return correction.kriged(some, predicted[rows])
+
+    parts = map_row_blocks(block, len(near.places), BLOCK_ROWS, n_jobs)
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
