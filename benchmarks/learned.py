@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _gpytorch import FAMILIES, exact_mean
+from numpy.typing import NDArray
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -51,6 +52,7 @@ from kernelsieve import (
 )
 from kernelsieve.bench.methods import Settings
 from kernelsieve.bench.peers import XGPR
+from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Product, learn
 from kernelsieve.tuning.learned import adjusted
 
@@ -62,6 +64,13 @@ PARTS = ("tables", "xgpr", "exact", "classes", "noise", "rules", "times")
 CLASSES = "insurance,titanic,penguins,forest"
 TREES = ("boosting", "boosting 500", "extra trees", "LightGBM")
 PLAIN = ("adaptive 1000", "row norm 1000", "Nystrom 1000")
+MAPS: dict[str, type[FeatureMap]] = dict(
+    zip(
+        (*PLAIN, "auto 1000"),
+        (AdaptiveFeatures, RowNormFeatures, NystromFeatures, AutoFeatures),
+        strict=True,
+    )
+)
 ALPHAS = np.logspace(-7, 2, 19)
 Split = tuple[Any, Any, Any, Any]
 
@@ -98,7 +107,7 @@ def isotropic(seed: int) -> Any:
 
 
 def regressors(seed: int) -> dict[str, Callable[[], Any]]:
-    """All models of the table, those that are installed."""
+    """All models of the table that do not need the learned kernel of another; those installed."""
     found: dict[str, Callable[[], Any]] = {
         "learned": lambda: KernelRidgeCV(random_state=seed),
         "isotropic": lambda: isotropic(seed),
@@ -113,44 +122,61 @@ def regressors(seed: int) -> dict[str, Callable[[], Any]]:
     return found
 
 
+def on_map(kind: type[FeatureMap], kernel: Any, seed: int) -> Any:
+    """A ridge on 1,000 features of a kernel, alpha tuned."""
+    return KernelRidgeCV(kind(1000, kernel=kernel, random_state=seed), alphas=ALPHAS)
+
+
 def tables(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Test RMSE of the default model and of the others, on every split."""
     for name in args.tables or NUMERIC.split(","):
         for split in range(args.splits):
             key = {"what": "tables", "table": name, "split": split}
-            if args.done(key):
-                continue
-            X, y, X_test, y_test = table(args.folder, name, split, args.rows)
-            found: dict[str, Any] = {"n": len(y), "d": X.shape[1]}
-            for method, make in regressors(split).items():
-                began = time.perf_counter(), time.process_time()
-                model = make().fit(X, y)
-                found[f"{method} s"] = time.perf_counter() - began[0]
-                found[f"{method} cpu"] = time.process_time() - began[1]
-                found[method] = rmse(model, X_test, y_test)
-                if method == "learned":
-                    learned = model
+            models = regressors(split)
+            wanted = [
+                method
+                for method in args.methods or [*models, *MAPS]
+                if not args.done({**key, "method": method})
+            ]
+            if wanted:
+                data = table(args.folder, name, split, args.rows)
+                yield from ({**key, **one} for one in each_method(data, wanted, models, split))
+
+
+def each_method(
+    data: Split, wanted: list[str], models: dict[str, Callable[[], Any]], seed: int
+) -> Iterator[dict[str, Any]]:
+    """The error and the time of some methods; maps take the kernel that the default learns."""
+    X, y, X_test, y_test = data
+    learned: Any = None
+    if any(method in MAPS for method in wanted):
+        wanted = ["learned", *(method for method in wanted if method != "learned")]
+    for method in wanted:
+        model = on_map(MAPS[method], learned.kernel_, seed) if method in MAPS else models[method]()
+        began = time.perf_counter(), time.process_time()
+        model.fit(X, y)
+        found = {
+            "method": method,
+            "n": len(y),
+            "d": X.shape[1],
+            "s": time.perf_counter() - began[0],
+            "cpu": time.process_time() - began[1],
+            "rmse": rmse(model, X_test, y_test),
+        }
+        if method == "learned":
+            learned = model
             found["reported"] = learned.best_rmse_
             found["kernel"] = str(learned.kernel_.families)
-            found["relevances"] = np.sort(learned.relevances_)[::-1][:8].round(4).tolist()
-            found |= on_maps(learned.kernel_, split, X, y, X_test, y_test)
-            best = min(found[tree] for tree in TREES if tree in found)
-            found["log ratio"] = float(np.log(found["learned"] / best))
-            found["auto / best"] = found["auto 1000"] / min(found[kind] for kind in PLAIN)
-            yield {**key, **found}
-
-
-def on_maps(kernel: Any, seed: int, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, Any]:
-    """Test RMSE of 1,000 features of each kind for one kernel, and what AutoFeatures takes."""
-    found: dict[str, Any] = {}
-    kinds = (AdaptiveFeatures, RowNormFeatures, NystromFeatures, AutoFeatures)
-    for method, kind in zip((*PLAIN, "auto 1000"), kinds, strict=True):
-        features = kind(1000, kernel=kernel, random_state=seed)
-        model = KernelRidgeCV(features, alphas=ALPHAS).fit(X, y)
-        found[method] = rmse(model, X_test, y_test)
-        if kind is AutoFeatures:
+            found["relevances"] = strongest(learned.relevances_)
+        if method == "auto 1000":
             found["reason"] = model.features_.reason_
-    return found
+        yield found
+
+
+def strongest(relevances: NDArray[np.float64]) -> dict[str, float]:
+    """The columns that matter most, and how much."""
+    order = np.argsort(-relevances)[:8]
+    return {str(column): round(float(relevances[column]), 4) for column in order}
 
 
 def xgpr(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -251,7 +277,15 @@ def noise(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             model = KernelRidgeCV(random_state=seed).fit(X[:n], y[:n])
             test = rmse(model, X[n:], y[n:])
             constant = float(np.sqrt(np.mean((y[n:] - y[:n].mean()) ** 2)))
-            yield {**key, "test": test, "reported": model.best_rmse_, "constant": constant}
+            # What n rows tell of the noise themselves: the best that an error can be known.
+            known = float(y[:n].std())
+            yield {
+                **key,
+                "test": test,
+                "reported": model.best_rmse_,
+                "constant": constant,
+                "known": known,
+            }
     if args.folder is None:
         return
     for split in range(args.splits):
@@ -369,6 +403,8 @@ def main() -> None:
     parser.add_argument("what", choices=PARTS)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--tables", type=lambda text: text.split(","), default=None)
+    parser.add_argument("--methods", type=lambda text: text.split(","), help="of tables")
+    parser.add_argument("--again", action="store_true", help="forget the records asked for")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--rows", type=int, default=600_000)
     parser.add_argument("--steps", type=int, default=10, help="of Adam on all rows")
@@ -379,6 +415,9 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     known = [json.loads(line) for line in lines]
+    if args.again:
+        known = [record for record in known if not asked_for(record, args)]
+        args.out.write_text("".join(json.dumps(record) + "\n" for record in known))
     args.done = lambda key: any(key.items() <= record.items() for record in known)
     for record in globals()[args.what](args):
         known.append(record)
@@ -386,11 +425,53 @@ def main() -> None:
             out.write(json.dumps(record) + "\n")
         shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items())
         print(", ".join(shown), flush=True)
-    summarise([record for record in known if record["what"] == args.what])
+    records = [record for record in known if record["what"] == args.what]
+    (compare_methods if args.what == "tables" else summarise)(records)
+
+
+def asked_for(record: dict[str, Any], args: argparse.Namespace) -> bool:
+    """Whether this run is about a record."""
+    return (
+        record["what"] == args.what
+        and (not args.tables or record.get("table") in args.tables)
+        and (not args.methods or record.get("method") in args.methods)
+    )
+
+
+def compare_methods(records: list[dict[str, Any]]) -> None:
+    """Mean errors over the splits that all methods of a table have, and ratios over tables."""
+    ratios = []
+    for name in NUMERIC.split(","):
+        errors: dict[str, dict[int, float]] = {}
+        for record in records:
+            if record["table"] == name:
+                errors.setdefault(record["method"], {})[record["split"]] = record["rmse"]
+        splits = sorted(set.intersection(*(set(one) for one in errors.values()))) if errors else []
+        if not splits:
+            continue
+        means = {method: np.mean([one[k] for k in splits]) for method, one in errors.items()}
+        line = ", ".join(f"{method} {mean:.4g}" for method, mean in means.items())
+        if set(TREES) & set(errors) and "learned" in errors:
+            trees = [errors[tree] for tree in TREES if tree in errors]
+            ratio = np.mean(
+                [np.log(errors["learned"][k] / min(tree[k] for tree in trees)) for k in splits]
+            )
+            ratios.append(ratio)
+            line += f"; log(learned / best trees) {ratio:+.3f}"
+        if set(MAPS) <= set(errors):
+            # Of means, where one split of few rows is less of chance.
+            best = min(means[kind] for kind in PLAIN)
+            line += f"; automatic / best map {means['auto 1000'] / best:.3f}"
+        print(f"{name} ({len(splits)} splits): {line}")
+    if ratios:
+        print(
+            f"log(RMSE / best trees) over {len(ratios)} tables: mean {np.mean(ratios):+.3f}, "
+            f"median {np.median(ratios):+.3f}"
+        )
 
 
 def summarise(records: list[dict[str, Any]]) -> None:
-    """Means over splits, and over tables."""
+    """Means over splits."""
     names = sorted({record.get("table", "") for record in records})
     for name in names:
         group = [record for record in records if record.get("table", "") == name]
@@ -399,16 +480,7 @@ def summarise(records: list[dict[str, Any]]) -> None:
             for field, value in group[0].items()
             if isinstance(value, float) and all(field in record for record in group)
         }
-        if "auto / best" in means:  # of means, where one split of few rows is less of chance
-            means["auto / best"] = means["auto 1000"] / min(means[kind] for kind in PLAIN)
         print(f"{name} ({len(group)}): " + ", ".join(f"{k} {v:.4g}" for k, v in means.items()))
-    ratios = [
-        np.mean([r["log ratio"] for r in records if r.get("table") == name])
-        for name in names
-        if any("log ratio" in r and r.get("table") == name for r in records)
-    ]
-    if ratios:
-        print(f"mean log(RMSE / best trees) over {len(ratios)} tables: {np.mean(ratios):+.3f}")
 
 
 if __name__ == "__main__":
