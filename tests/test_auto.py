@@ -103,6 +103,37 @@ def test_maps_that_are_close_are_judged_by_all_rows(monkeypatch):
     assert "Fourier" in [trial.name for trial in features.trials_]
 
 
+def test_with_many_rows_a_heat_comes_first(monkeypatch):
+    """Those that are not far behind then run with all rows, until enough rows have judged."""
+    for name, value in (("HEAT_ROWS", 500), ("TRIAL_ROWS", 2000), ("ENOUGH", 900), ("JUDGES", 100)):
+        monkeypatch.setattr(auto, name, value)
+    runs: list[tuple[str, int]] = []
+    predict = auto._Runner.predict
+
+    def counted(runner, X, targets, apart, alphas):
+        runs.append((runner.name, len(X)))
+        return predict(runner, X, targets, apart, alphas)
+
+    monkeypatch.setattr(auto._Runner, "predict", counted)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2500, 2))
+    y = np.sin(4 * X[:, 0]) * X[:, 1]  # frequencies are far behind here
+    features = AutoFeatures(100, gamma=0.5, alpha=1e-3, random_state=0).fit(X, y)
+    assert runs[: len(MAPS)] == [(name, 500) for name in MAPS]
+    later = runs[len(MAPS) :]
+    assert {n_rows for _, n_rows in later} == {2000}
+    assert "Fourier" not in dict(later)
+    assert max(later.count(run) for run in later) <= 2  # quarters of 500 rows: 900 are enough
+    assert " on 2000 rows; " in features.reason_
+    assert features.reason_.endswith(" on 500 rows")
+    assert [trial.name for trial in features.trials_] == list(MAPS)
+    runs.clear()
+    wide = rng.normal(size=(2500, 30))
+    monkeypatch.setattr(auto, "TRIAL_VALUES", 30 * 1200)
+    AutoFeatures(20, gamma=0.1, random_state=0).fit(wide, rng.normal(size=2500))  # all are close
+    assert {n_rows for _, n_rows in runs} == {600, 1200}
+
+
 def test_a_small_alpha_does_not_spoil_the_trial_of_noisy_targets():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))
