@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import keyed_rows, root_seed, stream
+from kernelsieve._random import keyed_rows
 from kernelsieve._state import Persistent, instance, list_of, number, text
 from kernelsieve._validation import check_positive
 from kernelsieve.diagnostics import KernelSample
@@ -39,8 +39,9 @@ BEHIND, CERTAIN, JUDGES = 0.1, 3.0, 1500
 # Of the ridge, which suits no two maps the same: up to where little more than a constant is left.
 TRIAL_ALPHAS = np.logspace(-6.3, 5.4, 14)
 ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there is no target
-# A cheaper map is preferred to a better one that is better by less than this.
-TIE = 0.005
+# A cheaper map is preferred to a better one that is better by less than this: a draw of features
+# alone may be worth more.
+TIE = 0.001
 MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
     "row norm": RowNormFeatures,
     "adaptive": AdaptiveFeatures,
@@ -349,8 +350,7 @@ class AutoFeatures(FeatureMap):
         targets = np.empty((len(rows), 0)) if summary is None else summary.columns(rows.y)
         # As many features as will be used, up to one for each row that the trial learns from.
         size = int(min(self.n_components, TRIAL_COMPONENTS, max(1, 3 * len(rows) // 4)))
-        trial_seed = root_seed(stream(seed, "auto"))
-        race = [_Runner(name, self._build(name, size, alpha, trial_seed)) for name in names]
+        race = [_Runner(name, self._build(name, size, alpha, seed)) for name in names]
         if targets.shape[1]:
             race, final = _race(race, rows.X, targets, alpha * TRIAL_ALPHAS)
         else:
