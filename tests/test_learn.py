@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, NystromFeatures
+from kernelsieve import (
+    AutoFeatures,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelRidgeCV,
+    NystromFeatures,
+)
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
 from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_families
@@ -18,7 +25,8 @@ from kernelsieve.kernels.learning.rates import _with_columns, start_rate
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
-from kernelsieve.models._learned import affordable_size
+from kernelsieve.models import _learned
+from kernelsieve.models._learned import affordable_size, block_seconds
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning.learned import LearnOptions, choose_learned
@@ -204,9 +212,23 @@ def test_several_families_come_best_first():
 
 
 def test_fewer_features_where_time_is_short():
-    assert affordable_size(10**9, 1000, 1.0) < 200
-    assert affordable_size(10**9, 50, 1.0) == 50
-    assert affordable_size(1000, 300, 1e9) == 300
+    assert affordable_size(10**9, 1000, 1.0, 0.05) < 200
+    assert affordable_size(10**9, 50, 1.0, 0.05) == 50
+    assert affordable_size(1000, 300, 1e9, 0.05) == 300
+    assert 0.0 < block_seconds(200) < 60.0
+
+
+def test_maps_do_not_race_where_time_is_short(monkeypatch):
+    """They take longer than the ridge that comes after them."""
+    choose = partial(choose_learned, options=LearnOptions(exact_rows=500, landmarks=60))
+    monkeypatch.setattr(_learned, "choose_learned", choose)
+    X, y = uneven(1500)
+    kinds = {}
+    for limit, block in ((1000.0, 1e-3), (1000.0, 1e3)):
+        monkeypatch.setattr(_learned, "block_seconds", lambda size, block=block: block)
+        model = KernelRidgeCV(time_limit=limit, random_state=0).fit(X, y)
+        kinds[block] = type(model.model_.features)
+    assert kinds == {1e-3: AutoFeatures, 1e3: NystromFeatures}
 
 
 def test_a_time_limit_is_kept():

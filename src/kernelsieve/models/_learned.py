@@ -38,6 +38,9 @@ ALPHA_STEPS = (64.0, 16.0, 4.0, 1.0)
 LOCAL_SECONDS = 3e-5  # for each row, to try a correction by neighbours: on two cores, about
 TIMED_ROWS = 2048
 FEWEST_FEATURES = 100
+# The race of the maps takes about as long as the products of so many blocks of features. It must
+# not take more than this share of the time that is left.
+RACE_BLOCKS, RACE_SHARE = 50, 0.3
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,12 @@ def fit_learned(
     kind = NystromFeatures if chosen.exact or parts else AutoFeatures
     size = chosen.n_components
     if time_limit is not None:
-        left = began + time_limit - time.monotonic()
-        size = affordable_size(given.shape[0], size, left)
+        left, block = began + time_limit - time.monotonic(), block_seconds(size)
+        if kind is AutoFeatures and RACE_BLOCKS * block > RACE_SHARE * left:
+            kind = NystromFeatures
+        elif kind is AutoFeatures:
+            left -= RACE_BLOCKS * block
+        size = affordable_size(given.shape[0], size, left, block)
     features = kind(size, kernel=chosen.kernel, alpha=chosen.alpha, **options)
     model = ridge.set_params(features=features, alpha=chosen.alpha, refine=chosen.exact).fit(given)
     unseen, residuals = chosen.unseen, chosen.residuals
@@ -158,16 +165,20 @@ def fit_learned(
     return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
 
 
-def affordable_size(n_rows: int, size: int, seconds: float) -> int:
-    """As many features, up to ``size``, as a ridge on them is fitted to ``n_rows`` in some seconds.
-
-    The products of a block of features are timed on this machine; to evaluate the features takes
-    about as long.
-    """
+def block_seconds(size: int) -> float:
+    """How long the products of a block of features take on this machine."""
     block = np.ones((TIMED_ROWS, size))
     began = time.perf_counter()
     block.T @ block
-    needed = 2.0 * (time.perf_counter() - began) * max(1.0, n_rows / TIMED_ROWS)
+    return time.perf_counter() - began
+
+
+def affordable_size(n_rows: int, size: int, seconds: float, block: float) -> int:
+    """As many features, up to ``size``, as a ridge on them is fitted to ``n_rows`` in some seconds.
+
+    ``block`` is `block_seconds` of that size; to evaluate the features takes about as long.
+    """
+    needed = 2.0 * block * max(1.0, n_rows / TIMED_ROWS)
     if needed <= seconds:
         return size
     return max(min(size, FEWEST_FEATURES), int(size * math.sqrt(max(seconds, 0.0) / needed)))
