@@ -7,6 +7,7 @@
     python benchmarks/learned.py noise            # noise as target, noise columns
     python benchmarks/learned.py rules FOLDER     # likelihood, leave-one-out, fixed point
     python benchmarks/learned.py times            # seconds, beside LightGBM if it is installed
+    python benchmarks/learned.py limits           # seconds with a time limit
 
 FOLDER holds .npz files with X, y and test_mask (a column for each split), and CSV files. wine,
 forest, uji and insurance come from the datasets module. Interrupted runs resume.
@@ -60,7 +61,11 @@ NUMERIC = (
     "airfoil,concrete,skillcraft,gas,sml,parkinsons,pumadyn32nm,bike,keggdirected,tamielectric,"
     "diamonds,wine,uji,forest"
 )
-PARTS = ("tables", "xgpr", "exact", "classes", "noise", "rules", "times")
+PARTS = ("tables", "xgpr", "exact", "classes", "noise", "rules", "times", "limits")
+FEWER = 435_000
+FOREST = f"forest {FEWER}"
+SIZES = ("5000 x 20", "15000 x 30", "50000 x 250", "forest", FOREST)
+LIMITS = (5.0, 10.0, 20.0, 40.0)
 CLASSES = "insurance,titanic,penguins,forest"
 TREES = ("boosting", "boosting 500", "extra trees", "LightGBM")
 PLAIN = ("adaptive 1000", "row norm 1000", "Nystrom 1000")
@@ -366,22 +371,32 @@ def rules(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {**key, **found}
 
 
-def times(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Seconds of the default fit, everything compiled."""
+def compiled() -> None:
+    """Fit once, so that nothing is compiled later."""
     rng = np.random.default_rng(0)
     KernelRidgeCV(random_state=0).fit(rng.normal(size=(400, 4)), rng.normal(size=400))
-    sizes: list[tuple[str, int, int]] = [("5,000 x 20", 5000, 20), ("15,000 x 30", 15_000, 30)]
-    sizes += [("50,000 x 250", 50_000, 250), ("forest", 0, 0)]
-    for name, n, d in sizes:
+
+
+def sized(name: str) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Rows and targets: made up in a size such as "5000 x 20", or forest."""
+    if name.startswith("forest"):
+        data = datasets.load("forest")
+        n = FEWER if name == FOREST else len(data.y)
+        return np.asarray(data.X[:n], dtype=np.float32), np.asarray(data.y[:n], dtype=np.float64)
+    n, d = (int(part) for part in name.split(" x "))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    return X, np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2 + 0.3 * rng.normal(size=n)
+
+
+def times(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Seconds of the default fit, everything compiled."""
+    compiled()
+    for name in args.tables or SIZES:
         key = {"what": "times", "table": name}
-        if args.done(key) or (args.tables and name not in args.tables):
+        if args.done(key):
             continue
-        if name == "forest":
-            data = datasets.load("forest")
-            X, y = np.asarray(data.X, dtype=np.float32), np.asarray(data.y, dtype=np.float64)
-        else:
-            X = rng.normal(size=(n, d)).astype(np.float32)
-            y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2 + 0.3 * rng.normal(size=n)
+        X, y = sized(name)
         found: dict[str, Any] = {"n": len(y), "d": X.shape[1]}
         models: dict[str, Any] = {"learned": KernelRidgeCV(random_state=0)}
         if find_spec("lightgbm"):
@@ -397,12 +412,28 @@ def times(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {**key, **found, "peak GiB": peak}
 
 
+def limits(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Seconds of the default fit with a time limit, over the limit."""
+    compiled()
+    for name in args.tables or SIZES:
+        for limit in LIMITS:
+            key = {"what": "limits", "table": name, "limit": limit}
+            if args.done(key):
+                continue
+            X, y = sized(name)
+            began = time.perf_counter()
+            model = KernelRidgeCV(time_limit=limit, random_state=0).fit(X, y)
+            seconds = time.perf_counter() - began
+            reported = model.best_rmse_ / float(y.std())
+            yield {**key, "s": seconds, "of the limit": seconds / limit, "reported": reported}
+
+
 def main() -> None:
     """Print a line for every result, and store it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=PARTS)
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--tables", type=lambda text: text.split(","), default=None)
+    parser.add_argument("--tables", type=lambda text: text.split(","))
     parser.add_argument("--methods", type=lambda text: text.split(","), help="of tables")
     parser.add_argument("--again", action="store_true", help="forget the records asked for")
     parser.add_argument("--splits", type=int, default=5)
