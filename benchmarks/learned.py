@@ -8,6 +8,7 @@
     python benchmarks/learned.py rules FOLDER     # likelihood, leave-one-out, fixed point
     python benchmarks/learned.py times            # seconds, beside LightGBM if it is installed
     python benchmarks/learned.py limits           # seconds with a time limit
+    python benchmarks/learned.py show             # the stored errors of tables as Markdown
 
 FOLDER holds .npz files with X, y and test_mask (a column for each split), and CSV files. wine,
 forest, uji and insurance come from the datasets module. Interrupted runs resume.
@@ -61,13 +62,14 @@ NUMERIC = (
     "airfoil,concrete,skillcraft,gas,sml,parkinsons,pumadyn32nm,bike,keggdirected,tamielectric,"
     "diamonds,wine,uji,forest"
 )
-PARTS = ("tables", "xgpr", "exact", "classes", "noise", "rules", "times", "limits")
+PARTS = ("tables", "xgpr", "exact", "classes", "noise", "rules", "times", "limits", "show")
 FEWER = 435_000
 FOREST = f"forest {FEWER}"
 SIZES = ("5000 x 20", "15000 x 30", "50000 x 250", "forest", FOREST)
 LIMITS = (5.0, 10.0, 20.0, 40.0)
 CLASSES = "insurance,titanic,penguins,forest"
 TREES = ("boosting", "boosting 500", "extra trees", "LightGBM")
+ALONE = ("learned", "isotropic", "boosting", "extra trees", "LightGBM", "xGPR")
 PLAIN = ("adaptive 1000", "row norm 1000", "Nystrom 1000")
 MAPS: dict[str, type[FeatureMap]] = dict(
     zip(
@@ -428,6 +430,51 @@ def limits(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {**key, "s": seconds, "of the limit": seconds / limit, "reported": reported}
 
 
+def show(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Print the table of errors as the documentation has it: means over the splits of a method."""
+    found: dict[tuple[str, str], list[float]] = {}
+    rows: dict[str, int] = {}
+    for record in args.known:
+        if record["what"] == "tables":
+            found.setdefault((record["table"], record["method"]), []).append(record["rmse"])
+            rows.setdefault(record["table"], record["n"])
+        if record["what"] == "xgpr" and record["xGPR"] is not None:
+            found.setdefault((record["table"], "xGPR"), []).append(record["xGPR"])
+    columns: dict[str, tuple[str, ...]] = {
+        "learned": ("learned",),
+        "1,000 features: products / landmarks / automatic": (
+            "adaptive 1000",
+            "Nystrom 1000",
+            "auto 1000",
+        ),
+        "one width": ("isotropic",),
+        "boosting, 100 / 500 iterations": ("boosting", "boosting 500"),
+        "extremely randomised trees": ("extra trees",),
+        "LightGBM": ("LightGBM",),
+        "xGPR": ("xGPR",),
+    }
+    print("| table | rows | splits | " + " | ".join(columns) + " |")
+    print("| --- | ---: | ---: |" + " ---: |" * len(columns))
+    for name in NUMERIC.split(","):
+        splits = max(len(found.get((name, m), [])) for m in ("learned", "LightGBM"))
+        cells = [name, f"{rows[name]:,}", str(splits)]
+        means = {m: float(np.mean(found[name, m])) for m in ALONE if (name, m) in found}
+        for methods in columns.values():
+            cells.append(" / ".join(cell(found.get((name, m), []), splits) for m in methods))
+            if methods[0] == min(means, key=lambda m: means[m]):
+                cells[-1] = f"**{cells[-1]}**"
+        print("| " + " | ".join(cells) + " |")
+    yield from ()
+
+
+def cell(errors: list[float], splits: int) -> str:
+    """The mean, with the number of splits if they are fewer."""
+    if not errors:
+        return "-"
+    mean = np.format_float_positional(np.mean(errors), 4, fractional=False, trim="-")
+    return mean.removeprefix("0") + (f" ({len(errors)})" if len(errors) < splits else "")
+
+
 def main() -> None:
     """Print a line for every result, and store it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -449,6 +496,7 @@ def main() -> None:
     if args.again:
         known = [record for record in known if not asked_for(record, args)]
         args.out.write_text("".join(json.dumps(record) + "\n" for record in known))
+    args.known = known
     args.done = lambda key: any(key.items() <= record.items() for record in known)
     for record in globals()[args.what](args):
         known.append(record)
