@@ -185,6 +185,7 @@ class LocalCorrection(Persistent):
         return _Boxes.around(self.points)
 
     def neighbours(self, queries: NDArray[np.float32], left_out: Rows) -> Near:
+        """The nearest points of each query, without the point that it is itself, or -1."""
         shape = len(queries), self.n_neighbours
         places, distances = np.zeros(shape, dtype=np.int64), np.empty(shape, dtype=np.float32)
         boxes, squared = self.boxes, self.metric.euclidean
