@@ -8,36 +8,35 @@ import numpy as np
 
 from kernelsieve._native._options import native, reduction
 
-STRIDE = 8  # coordinates between two looks at whether a point is too far already
+STRIDE = 8  # coordinates before the first look at whether a point is too far; then twice as many
 SAFETY = 1.0 - 1e-5  # of distances from boxes, which are rounded in another order
 
 
 @reduction
 def partial_distance(point, query, first, last, squared):
     """The sum of absolute or squared differences over some coordinates, in the arrays' type."""
-    difference = point[first] - query[first]
+    # Slices, because an index that counts from 0 cannot be negative: then vectors are made.
+    some, other = point[first:last], query[first:last]
+    total = some[0] - some[0]
     if squared:
-        total = difference * difference
-        for c in range(first + 1, last):
-            difference = point[c] - query[c]
+        for c in range(len(some)):
+            difference = some[c] - other[c]
             total += difference * difference
         return total
-    total = abs(difference)
-    for c in range(first + 1, last):
-        total += abs(point[c] - query[c])
+    for c in range(len(some)):
+        total += abs(some[c] - other[c])
     return total
 
 
 @native
 def distance_below(point, query, limit, squared):
     """The distance of two points, or a part of it that exceeds ``limit`` already."""
-    d = len(query)
-    total = partial_distance(point, query, 0, min(STRIDE, d), squared)
-    first = STRIDE
-    while first < d and total <= limit:
-        last = min(first + STRIDE, d)
+    d, last, stride = len(query), min(STRIDE, len(query)), STRIDE
+    total = partial_distance(point, query, 0, last, squared)
+    while last < d and total <= limit:
+        stride *= 2
+        first, last = last, min(last + stride, d)
         total += partial_distance(point, query, first, last, squared)
-        first = last
     return total
 
 
