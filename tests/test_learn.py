@@ -26,7 +26,8 @@ from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
 from kernelsieve.models import _learned
-from kernelsieve.models._learned import affordable_size, block_seconds
+from kernelsieve.models._learned import _kept, affordable_size, block_seconds
+from kernelsieve.models.local_search import seconds_of_search
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning.learned import LearnOptions, choose_learned
@@ -216,6 +217,17 @@ def test_fewer_features_where_time_is_short():
     assert affordable_size(10**9, 50, 1.0, 0.05) == 50
     assert affordable_size(1000, 300, 1e9, 0.05) == 300
     assert 0.0 < block_seconds(200) < 60.0
+
+
+def test_time_is_kept_for_what_follows_the_choice(monkeypatch):
+    monkeypatch.setattr(_learned, "block_seconds", lambda size: 0.05)
+    assert _kept(100_000, 10.0) == pytest.approx(4.0)
+    assert 4.0 < _kept(5000, 10.0) < _kept(6000, 10.0) <= 8.0  # Cholesky factors of all rows
+    assert _kept(6000, 1.0) == pytest.approx(0.8)
+    assert _kept(6000, 1000.0) == pytest.approx(400.0)
+    few, many = (seconds_of_search(50_000, d, 4000) for d in (5, 250))
+    assert few < many / 3
+    assert seconds_of_search(500_000, 5, 4000) > few
 
 
 def test_maps_do_not_race_where_time_is_short(monkeypatch):

@@ -26,18 +26,22 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.local_search import most_judges
+from kernelsieve.models.local_search import most_judges, seconds_of_search
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge, mean_by_regression
-from kernelsieve.tuning.learned import Chosen, choose_learned
+from kernelsieve.tuning.learned import Chosen, LearnOptions, choose_learned
 from kernelsieve.tuning.parts import choose_parts
 
 # From the largest on, which is the quickest to solve for. The alpha of a few thousand rows without
 # noise may be too small to solve for with all.
 ALPHA_STEPS = (64.0, 16.0, 4.0, 1.0)
-LOCAL_SECONDS = 3e-5  # for each row, to try a correction by neighbours: on two cores, about
-TIMED_ROWS = 2048
+TIMED_ROWS, TIMED_FEATURES = 2048, 1000
 FEWEST_FEATURES = 100
+# Of a time limit: what is kept for the ridge, at least and at most.
+LEAST_KEPT, MOST_KEPT = 0.4, 0.8
+# The kernel matrices and Cholesky factors of n rows that follow take as long as the products of so
+# many times n^3 numbers.
+EXACT_WORK = 2.0
 # The race of the maps takes about as long as the products of so many blocks of features. It must
 # not take more than this share of the time that is left.
 RACE_BLOCKS, RACE_SHARE = 50, 0.3
@@ -129,7 +133,7 @@ def fit_learned(
         fit_intercept=ridge.fit_intercept,
         judge=judge,
         simpler=simpler,
-        time_limit=time_limit,
+        time_limit=None if time_limit is None else time_limit - _kept(rows.shape[0], time_limit),
         seed=judge.seed,
         n_jobs=ridge.n_jobs,
         verbose=verbose,
@@ -156,13 +160,22 @@ def fit_learned(
     if len(unseen) < 2 or time.monotonic() > deadline:
         return learned
     nearest = learned
-    in_time = LOCAL_SECONDS * rows.shape[0] <= deadline - time.monotonic()
+    in_time = seconds_of_search(*rows.shape, len(unseen)) <= deadline - time.monotonic()
     if local and in_time and max_order is None and model._why_not_local(rows) is None:
         nearest = _corrected(learned, rows)
     if chosen.full is None or time.monotonic() > deadline:
         return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
+
+
+def _kept(n_rows: int, time_limit: float) -> float:
+    """The seconds of a time limit that are kept for what follows the choice of the kernel."""
+    kept = LEAST_KEPT * time_limit
+    if n_rows <= LearnOptions.exact_rows:
+        products = TIMED_ROWS * TIMED_FEATURES**2 / block_seconds(TIMED_FEATURES)
+        kept = max(kept, EXACT_WORK * n_rows**3 / products)
+    return min(kept, MOST_KEPT * time_limit)
 
 
 def block_seconds(size: int) -> float:

@@ -34,6 +34,9 @@ NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
 # box can be left out; the fewest rows that judge, and that choose the distance.
 SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS = 2e10, 1000, 250
 CACHED_ROWS = 1024  # whose columns stay in a cache
+# Seconds on two cores, about: for a row, for a coordinate of a pair of rows, and for a row at which
+# all rates and noises are tried.
+ROW_SECONDS, PAIR_SECONDS, CHOOSER_SECONDS = 1.5e-5, 4e-10, 2e-3
 
 
 def metrics(kernel: Kernel, X: NDArray[Any], n_jobs: int | None) -> Iterator[LocalMetric]:
@@ -88,11 +91,23 @@ def most_judges(n_rows: int, n_columns: int) -> int:
     return max(FEWEST_JUDGES, int(SEARCH_WORK / (n_rows * n_columns)))
 
 
+def _most_choosers(n_rows: int, n_columns: int) -> int:
+    return max(FEWEST_CHOOSERS, most_judges(n_rows, n_columns) // 4)
+
+
 def _choosers(say: NDArray[np.bool_], n_rows: int, n_columns: int) -> Rows:
     """The judges that choose among distances, of which each costs a search."""
-    most = max(FEWEST_CHOOSERS, most_judges(n_rows, n_columns) // 4)
     places = np.flatnonzero(say)
-    return places[:: -(-len(places) // most)] if len(places) else places
+    step = -(-len(places) // _most_choosers(n_rows, n_columns))
+    return places[:: max(1, step)]
+
+
+def seconds_of_search(n_rows: int, n_columns: int, n_judges: int) -> float:
+    """How long ``choose_correction`` may take: four distances, and the best one at all judges."""
+    judges = min(n_judges, most_judges(n_rows, n_columns))
+    choosers = min(judges // 2, _most_choosers(n_rows, n_columns))
+    pairs = (4 * choosers + judges) * n_rows
+    return ROW_SECONDS * n_rows + PAIR_SECONDS * pairs * n_columns + CHOOSER_SECONDS * choosers
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ def choose_learned(
     judge = Judge(n, seed) if judge is None else judge
     exact = n <= options.exact_rows
     began = time.monotonic()
-    deadline = math.inf if time_limit is None else began + 0.7 * time_limit
+    deadline = math.inf if time_limit is None else began + time_limit
     everything, nothing = np.arange(n), np.empty(0, dtype=np.int64)
     few = n // 5 < options.reported_rows
     among, unseen = (everything, nothing) if few else judge.set_apart(_share(n, options))
