@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -59,18 +59,22 @@ def _moments(
 ) -> tuple[Array, Array]:
     """Means and standard deviations of the values that are not missing."""
 
-    def added(of_values: Any) -> Array:
-        """Sums over all rows, of 0 where a value is missing."""
+    def added(sums: Callable[[Array, NDArray[np.bool_]], Any]) -> Array:
+        """What ``sums`` makes of the values and of which are known, added up over all rows."""
 
-        def block(rows: slice) -> Array:
+        def block(rows: slice) -> Any:
             values = values_of(kernel, X[rows], columns, warped)
-            return np.where(np.isnan(values), 0.0, of_values(values)).sum(axis=0)
+            return sums(values, ~np.isnan(values))
 
         return np.sum(map_row_blocks(block, len(X), CACHED_ROWS, n_jobs), axis=0)
 
-    counts = np.maximum(added(np.ones_like), 1.0)
-    centers = added(lambda values: values) / counts
-    return centers, np.sqrt(added(lambda values: np.square(values - centers)) / counts)
+    counts, totals = added(
+        lambda values, known: (known.sum(axis=0), values.sum(axis=0, where=known))
+    )
+    counts = np.maximum(counts, 1.0)
+    centers = totals / counts
+    squares = added(lambda values, known: np.square(values - centers).sum(axis=0, where=known))
+    return centers, np.sqrt(squares / counts)
 
 
 def _metric(
