@@ -12,8 +12,14 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 # Serial and without the interpreter's lock: threads run over blocks of rows, outside. Nobody passes
-# a loop to another loop as an argument: it is compiled without what that would need.
-common: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+# a loop to another loop as an argument: it is compiled without what that would need. A division
+# that checks for zero is not made a vector operation.
+common: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "no_cfunc_wrapper": True,
+    "error_model": "numpy",
+}
 native = numba.njit(**common)
 # For compiled callers only: without the code that unpacks Python's objects.
 helper = numba.njit(**common | {"no_cpython_wrapper": True})
