@@ -26,7 +26,7 @@ from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.summaries import Marginals
-from kernelsieve.tuning.ridge_errors import LeftOut, SetApart, SetApartAtOnce
+from kernelsieve.tuning.ridge_errors import LeftOut, SetApart
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]
 RATES = [0.7, 0.5, 0.3, 1.1, 0.8]
@@ -381,7 +381,7 @@ def test_judges_solve_for_the_intercept(outputs: int) -> None:
 
     for judge in (SetApart(block, outside, True), LeftOut(block, outside, True)):
         judge.free_intercept = True
-        found = judge.residuals(kernel, np.array([0.3]))[0]
+        found = judge.ridges(kernel)(np.array([0.3]))[0]
         numbers = np.arange(len(X))
         if isinstance(judge, SetApart):
             expected = residuals(numbers[~outside], numbers[outside])
@@ -502,13 +502,13 @@ def test_one_factor_judges_all_ridges(free_intercept: bool) -> None:
     weights = np.random.default_rng(1).uniform(0.2, 3.0, len(X))
     block = ArraySource(X, np.stack([y, y**2], axis=1), weights).take(np.arange(len(X)))
     outside = np.arange(len(X)) % 3 == 0
+    judge = SetApart(block, outside, True, 1, free_intercept)
     kernel = Anova.of(Product(0.5, "laplacian"), X)
-    slow = SetApart(block, outside, True, 1, free_intercept)
-    quick = SetApartAtOnce(block, outside, True, 1, free_intercept)
+    together = judge.ridges(kernel)
     for alphas in ([0.01, 0.02, 0.04, 0.08, 0.16], [0.32], [1e-9, 1e-4, 1e3]):
-        found = quick.residuals(kernel, np.array(alphas))
-        expected = slow.residuals(kernel, np.array(alphas))
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    other = Anova.of(Product(2.0, "laplacian"), X)  # the factor of another kernel does not serve
-    found, expected = (one.residuals(other, np.array([0.1]))[0] for one in (quick, slow))
+        expected = [judge.ridges(kernel)(np.array([alpha]))[0] for alpha in alphas]
+        np.testing.assert_allclose(together(np.array(alphas)), expected, rtol=1e-5, atol=1e-6)
+    other = Anova.of(Product(2.0, "laplacian"), X)  # a judge keeps nothing of another kernel
+    fresh = SetApart(block, outside, True, 1, free_intercept)
+    found, expected = (one.ridges(other)(np.array([0.1]))[0] for one in (judge, fresh))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from kernelsieve.linalg.cholesky import first_factor, inverse_of, inverse_of_lower, lower_factor
+from kernelsieve.linalg.cholesky import (
+    first_factor,
+    inverse_of,
+    inverse_of_lower,
+    lower_factor,
+    solve_triangle,
+)
 
 
 def positive_definite(n: int) -> Any:
@@ -31,6 +37,19 @@ def test_factor_and_its_inverse(n: int, dtype: Any, order: Any) -> None:
     assert not np.triu(factor, 1).any()
     assert not np.triu(inverse, 1).any()
     np.testing.assert_allclose(inverse @ factor, np.eye(n), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("m", [1, 2, 9])
+@pytest.mark.parametrize("n", [1, 7, 130])
+def test_triangular_systems(n: int, m: int, order: Any) -> None:
+    lower = np.array(lower_factor(positive_definite(n)), order=order)
+    rows = np.array(np.random.default_rng(m).standard_normal((m, n)), order=order)
+    before = rows.copy()
+    forward, back = solve_triangle(lower, rows), solve_triangle(lower, rows, transposed=True)
+    np.testing.assert_array_equal(rows, before)
+    np.testing.assert_allclose(forward @ lower.T, rows, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(back @ lower, rows, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 5, 200])

@@ -39,6 +39,22 @@ def inverse_of_lower(lower: Array) -> Array:
     return inverse
 
 
+def solve_triangle(lower: Array, rows: Array, transposed: bool = False) -> Array:
+    """Solve L x = y for every row y, or L^T x = y if it is ``transposed``; returns the rows x."""
+    lower = np.ascontiguousarray(lower, dtype=np.float64)
+    solved = np.array(rows, dtype=np.float64, order="C")
+    m, n = (ctypes.byref(ctypes.c_int(size)) for size in solved.shape)
+    matrix, right = lower.ctypes.data, solved.ctypes.data
+    how = b"N" if transposed else b"T"  # of LAPACK's upper triangle
+    if len(solved) == 1:  # about twice as quick
+        one = ctypes.byref(ctypes.c_int(1))
+        _routine("blas", "dtrsv", 8)(b"U", how, b"N", n, matrix, n, right, one)
+    else:
+        scale = ctypes.byref(ctypes.c_double(1.0))
+        _routine("blas", "dtrsm", 11)(b"L", b"U", how, b"N", n, m, scale, matrix, n, right, n)
+    return solved
+
+
 def _lower_triangle(matrix: Array) -> Array:
     """A copy that LAPACK may write into: by rows, with zeros above the diagonal."""
     return np.ascontiguousarray(np.tril(matrix), dtype=np.float64)
@@ -46,19 +62,18 @@ def _lower_triangle(matrix: Array) -> Array:
 
 def _apply(routine: str, triangle: Array, *options: bytes) -> int:
     """Let a routine of LAPACK work on a lower triangle, in place; returns what it reports."""
-    size, info = ctypes.c_int(len(triangle)), ctypes.c_int(0)
-    data, n = triangle.ctypes.data_as(ctypes.c_void_p), ctypes.byref(size)
+    n, info = ctypes.byref(ctypes.c_int(len(triangle))), ctypes.c_int(0)
     # LAPACK reads by columns what numpy writes by rows: our lower triangle is its upper one.
-    _lapack(routine)(b"U", *options, n, data, n, ctypes.byref(info))
+    call = _routine("lapack", routine, 5 + len(options))
+    call(b"U", *options, n, triangle.ctypes.data, n, ctypes.byref(info))
     return info.value
 
 
 @cache
-def _lapack(routine: str) -> Any:
-    flags = {"dtrtri": 2}.get(routine, 1)
-    pointers = [ctypes.c_char_p] * flags + [ctypes.c_void_p] * 4
-    address = get_cython_function_address("scipy.linalg.cython_lapack", routine)
-    return ctypes.CFUNCTYPE(None, *pointers)(address)
+def _routine(library: str, name: str, n_arguments: int) -> Any:
+    """A routine of scipy's BLAS or LAPACK, all of whose arguments are pointers."""
+    address = get_cython_function_address(f"scipy.linalg.cython_{library}", name)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(address)
 
 
 def first_factor(matrix: Array, shifts: Iterable[float]) -> tuple[Array, float] | None:

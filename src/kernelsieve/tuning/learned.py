@@ -135,6 +135,7 @@ class LearnOptions:
     folds: int = 4
 
 
+SCREENED_BY, REFINED_BY = 0.5, 0.8  # of the time: families are searched, rates are refined
 ALPHA_BOUNDS = (1e-7, 1e6)
 LINEAR_FAMILY = "gaussian"  # x.y is the limit of wide ones
 
@@ -337,7 +338,6 @@ class KernelSearch:
     """The choice of a kernel among some of the rows."""
 
     zero_means: ClassVar[bool] = False  # of the kernel's functions: only an intercept has a mean
-    rows_apart: ClassVar[type[SetApart]] = SetApart
 
     rows: Source
     judge: Judge
@@ -361,8 +361,8 @@ class KernelSearch:
         learner = self._learner(learners)
         compare = self._compare(among, learners, others)
         self.scale = math.sqrt(float(np.mean(compare.size**2)))
-        limit = time.monotonic() + 0.5 * (self.deadline - time.monotonic())
-        fits = best_of_families(learner.screen(LEARNABLE, limit, self.verbose))
+        screened, refined = self._after(SCREENED_BY), self._after(REFINED_BY)
+        fits = best_of_families(learner.screen(LEARNABLE, screened, self.verbose))
         fits = [*fits[: options.families], *(learner.equal(family) for family in options.equal)]
         found = self._climb_all(compare, learner, fits)
         if self.simpler:
@@ -373,9 +373,9 @@ class KernelSearch:
         )
         if best.fit.iterations and not self._late():
             rival, sides = self._other_kind(best, found), (among, learners, others)
-            best = self._improved(compare, learner, best, limit)
+            best = self._improved(compare, learner, best, refined)
             if rival is not None and self._gains_more(rival, best, learner, sides):
-                best = self._improved(compare, learner, rival, limit)
+                best = self._improved(compare, learner, rival, refined)
         full = None
         if not self.exact and self._is_affordable(best, learner):
             full = self._settled(self._apart(among, learners, others), learner, best)
@@ -417,11 +417,12 @@ class KernelSearch:
         known, apart = self._known_and_apart(*sides)
         size = min(options.final_rows, len(known))
         doublings = min(math.log2(len(known) / size), options.foresight)
-        errors = []
-        for n_rows in (size // 2, size):
-            judge = self._set_apart(self._some(known, n_rows), apart)
-            errors.append([self._judged(judge, learner, one).rmse for one in (rival, best)])
-        half, whole = np.log(errors)
+        judges = [self._set_apart(self._some(known, rows), apart) for rows in (size // 2, size)]
+        pairs = [(judge, one) for judge in judges for one in (rival, best)]
+        judged = ordered_map(
+            lambda pair: self._judged(pair[0], learner, pair[1]), pairs, self.n_jobs
+        )
+        half, whole = np.log([one.rmse for one in judged]).reshape(2, 2)
         foreseen = whole + doublings * np.minimum(whole - half, 0.0)
         return bool(foreseen[0] < foreseen[1])
 
@@ -481,7 +482,7 @@ class KernelSearch:
     def residuals(self, kernel: Product | Anova, alpha: float, known: Rows, apart: Rows) -> Array:
         """Residuals of a ridge on some rows at others."""
         with one_thread_in_blas():
-            return self._set_apart(known, apart).residuals(kernel, np.array([alpha]))[0]
+            return self._set_apart(known, apart).ridges(kernel)(np.array([alpha]))[0]
 
     def again(self, best: Judged) -> tuple[Judged, Learner]:
         """The same choice, with rates learned from all rows."""
@@ -510,12 +511,13 @@ class KernelSearch:
         judge = LeftOut(rows, np.ones(len(rows.y), dtype=bool), *self._ridge())
         kernel, step, alpha = self.kernel(judged, learner), self.options.alpha_step, judged.alpha
         with one_thread_in_blas():
-            error, larger = judge.errors(kernel, np.array([alpha, alpha * step]))
+            ridges = judge.ridges(kernel)
+            error, larger = judge.errors(ridges, np.array([alpha, alpha * step]))
             while larger <= (1.0 - self.options.sparing) * error:
                 alpha, error = alpha * step, larger
                 if alpha * step > ALPHA_BOUNDS[1] or self._late():
                     break
-                larger = judge.errors(kernel, np.array([alpha * step]))[0]
+                larger = judge.errors(ridges, np.array([alpha * step]))[0]
         return replace(judged, alpha=alpha)
 
     def finished(self, kernel: Product | Anova) -> Product | Anova:
@@ -579,13 +581,18 @@ class KernelSearch:
     def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
         together = np.union1d(known, apart)
         judges = np.isin(together, apart)
-        return self.rows_apart(self.rows.take(together), judges, *self._ridge())
+        return SetApart(self.rows.take(together), judges, *self._ridge())
 
     def _ridge(self) -> tuple[bool, int | None, bool]:
         """How a judge solves for its ridges."""
         return self.fit_intercept, self.n_jobs, self.fit_intercept and self.zero_means
 
     # --- the search ------------------------------------------------------------------------------
+
+    def _after(self, share: float) -> float:
+        """When a share of the time from now to the deadline will be over."""
+        now = time.monotonic()
+        return now + share * (self.deadline - now)
 
     def _late(self) -> bool:
         return time.monotonic() > self.deadline
@@ -659,26 +666,30 @@ class KernelSearch:
 
     def _judged(self, judge: RidgeErrors, learner: Learner, start: Judged) -> Judged:
         """The best alpha of a kernel: from that of the start on, as long as the error falls."""
-        kernel = self.kernel(start, learner)
         options, step = self.options, self.options.alpha_step
         with one_thread_in_blas():
+            ridges = judge.ridges(self.kernel(start, learner))
+
+            def errors_at(*alphas: float) -> list[float]:
+                return list(judge.errors(ridges, np.array(alphas)))
+
             if self.alphas is not None:
                 alphas = list(self.alphas)
-                errors = list(judge.errors(kernel, self.alphas))
-            elif not isinstance(judge, OnLandmarks):
+                errors = errors_at(*alphas)
+            elif isinstance(judge, OnLandmarks):  # one eigendecomposition serves all
+                alphas = list(np.logspace(-8.0, 4.0, 25))
+                errors = errors_at(*alphas)
+            else:
                 middle = min(max(start.alpha, ALPHA_BOUNDS[0] * step), ALPHA_BOUNDS[1] / step)
                 sides = range(-options.alpha_sides, options.alpha_sides + 1)
                 alphas = [middle * step**power for power in sides]
-                errors = list(judge.errors(kernel, np.array(alphas)))
+                errors = errors_at(*alphas)
                 while np.argmin(errors) == 0 and alphas[0] > ALPHA_BOUNDS[0]:
                     alphas.insert(0, alphas[0] / step)
-                    errors.insert(0, judge.errors(kernel, np.array(alphas[:1]))[0])
+                    errors = [*errors_at(alphas[0]), *errors]
                 while np.argmin(errors) == len(errors) - 1 and alphas[-1] < ALPHA_BOUNDS[1]:
                     alphas.append(alphas[-1] * step)
-                    errors.append(judge.errors(kernel, np.array(alphas[-1:]))[0])
-            else:  # one eigendecomposition serves all
-                alphas = list(np.logspace(-8.0, 4.0, 25))
-                errors = list(judge.errors(kernel, np.array(alphas)))
+                    errors += errors_at(alphas[-1])
         best = self._pick(alphas, errors, judge, start, learner)
         return replace(start, alpha=float(alphas[best]), rmse=float(errors[best]))
 

@@ -8,7 +8,6 @@ variances of the parts are learned anew for each of these rates.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -20,6 +19,8 @@ from kernelsieve.kernels.learning.rates import Fit
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import sampled_rows
 from kernelsieve.tuning.learned import (
+    REFINED_BY,
+    SCREENED_BY,
     Chosen,
     Judged,
     KernelSearch,
@@ -27,7 +28,7 @@ from kernelsieve.tuning.learned import (
     Rows,
     choose_learned,
 )
-from kernelsieve.tuning.ridge_errors import RidgeErrors, SetApart, SetApartAtOnce
+from kernelsieve.tuning.ridge_errors import RidgeErrors
 
 FAMILIES = ("laplacian", "matern32", "gaussian")
 FIRST_FACTOR = 2.0  # of rates that were learned for a product of all columns
@@ -60,7 +61,6 @@ class PartsSearch(KernelSearch):
     """The choice of a kernel of parts among some of the rows."""
 
     zero_means: ClassVar[bool] = True
-    rows_apart: ClassVar[type[SetApart]] = SetApartAtOnce
 
     max_order: int = 2
     learned: dict[tuple[int, float, int], tuple[Fit, Learner, PartsFit]] = field(
@@ -72,9 +72,9 @@ class PartsSearch(KernelSearch):
         learner = self._learner(learners)
         compare = self._compare(among, learners, others)
         self.scale = math.sqrt(float((compare.size**2).mean()))
-        limit = time.monotonic() + 0.5 * (self.deadline - time.monotonic())
+        screened, refined = self._after(SCREENED_BY), self._after(REFINED_BY)
         # The best of the smooth families, and the rough one.
-        fits = best_of_families(learner.screen(FAMILIES, limit, self.verbose))[:2]
+        fits = best_of_families(learner.screen(FAMILIES, screened, self.verbose))[:2]
         starts = [Judged(fit, FIRST_FACTOR, 0.0, 1.0, math.inf) for fit in fits]
         found = [self._judged(compare, learner, start) for start in starts]
         self.tried += found
@@ -82,7 +82,7 @@ class PartsSearch(KernelSearch):
         if not self._late():
             fit = best.fit
             if learner.n_rows > SCREENED_ROWS:
-                fit = learner.refine([fit], limit, self.verbose)[0]
+                fit = learner.refine([fit], refined, self.verbose)[0]
             climbed = self._climb(compare, learner, replace(best, fit=fit))
             self.tried += climbed
             # What more rows have learned may seem worse at some rows by chance.
