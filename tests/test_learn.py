@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -19,14 +20,20 @@ from kernelsieve import (
 )
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
-from kernelsieve.kernels.learning.learner import LEARNABLE, Learner, best_of_families
+from kernelsieve.kernels.learning.learner import (
+    FEW_COLUMNS,
+    LEARNABLE,
+    MOST_COLUMNS,
+    Learner,
+    best_of_families,
+)
 from kernelsieve.kernels.learning.likelihood import Objective
 from kernelsieve.kernels.learning.rates import _with_columns, start_rate
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
 from kernelsieve.models import _learned
-from kernelsieve.models._learned import _kept, affordable_size, block_seconds
+from kernelsieve.models._learned import _kept, affordable_size, block_seconds, products_seconds
 from kernelsieve.models.local_search import seconds_of_search
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
@@ -216,11 +223,12 @@ def test_fewer_features_where_time_is_short():
     assert affordable_size(10**9, 1000, 1.0, 0.05) < 200
     assert affordable_size(10**9, 50, 1.0, 0.05) == 50
     assert affordable_size(1000, 300, 1e9, 0.05) == 300
-    assert 0.0 < block_seconds(200) < 60.0
+    assert 0.0 < products_seconds(200) < 60.0
+    assert 0.0 < block_seconds(200, Product(1.0), 3) < 60.0
 
 
 def test_time_is_kept_for_what_follows_the_choice(monkeypatch):
-    monkeypatch.setattr(_learned, "block_seconds", lambda size: 0.05)
+    monkeypatch.setattr(_learned, "products_seconds", lambda size: 0.05)
     assert _kept(100_000, 10.0) == pytest.approx(4.0)
     assert 4.0 < _kept(5000, 10.0) < _kept(6000, 10.0) <= 8.0  # Cholesky factors of all rows
     assert _kept(6000, 1.0) == pytest.approx(0.8)
@@ -230,6 +238,24 @@ def test_time_is_kept_for_what_follows_the_choice(monkeypatch):
     assert seconds_of_search(500_000, 5, 4000) > few
 
 
+def test_families_search_the_columns_there_is_time_for(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 50))
+    learner = Learner.on(ArraySource(X, np.sin(2 * X[:, [7]])), 200, seed=0)
+    now = time.monotonic()
+    assert learner._affordable(1e-9, 3, now + 10.0) == MOST_COLUMNS
+    assert learner._affordable(1.0, 3, now + 10.0) == FEW_COLUMNS
+    monkeypatch.setattr(Learner, "_affordable", lambda *_: 4)
+    first, *others = learner.screen(LEARNABLE, now + 1000.0)
+    assert first.family == LEARNABLE[0]
+    assert {fit.family for fit in others} >= set(LEARNABLE[1:])
+    for fit in others:
+        assert len(fit.columns) <= 4
+        assert fit.columns[np.argmax(fit.rates.sum(axis=0))] == 7
+    everything = learner.screen(LEARNABLE)
+    assert max(len(fit.columns) for fit in everything) > 4
+
+
 def test_maps_do_not_race_where_time_is_short(monkeypatch):
     """They take longer than the ridge that comes after them."""
     choose = partial(choose_learned, options=LearnOptions(exact_rows=500, landmarks=60))
@@ -237,15 +263,13 @@ def test_maps_do_not_race_where_time_is_short(monkeypatch):
     X, y = uneven(1500)
     kinds = {}
     for limit, block in ((1000.0, 1e-3), (1000.0, 1e3)):
-        monkeypatch.setattr(_learned, "block_seconds", lambda size, block=block: block)
+        monkeypatch.setattr(_learned, "block_seconds", lambda *_, block=block: block)
         model = KernelRidgeCV(time_limit=limit, random_state=0).fit(X, y)
         kinds[block] = type(model.model_.features)
     assert kinds == {1e-3: AutoFeatures, 1e3: NystromFeatures}
 
 
 def test_a_time_limit_is_kept():
-    import time
-
     X, y = table(3000, d=30)
     learn(X[:100], y[:100], random_state=0)  # compiled
     began = time.monotonic()
@@ -286,9 +310,10 @@ def test_rows_in_float32_hide_no_small_alpha():
     block = ArraySource(X.astype(np.float32), y[:, None]).take(np.arange(300))
     outside = np.arange(300) % 3 == 0
     kernel, alphas = Product(0.05), np.array([1e-7])
-    narrow = SetApart(block, outside, True).errors(kernel, alphas)
+    narrow = SetApart(block, outside, True)
     wide = SetApart(replace(block, X=block.X.astype(np.float64)), outside, True)
-    np.testing.assert_allclose(narrow, wide.errors(kernel, alphas), rtol=1e-12)
+    found, expected = (judge.errors(judge.ridges(kernel), alphas) for judge in (narrow, wide))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_many_rows_go_by_landmarks():
@@ -339,7 +364,7 @@ def test_the_alpha_of_few_rows_is_not_too_small(seed):
     y = X[:, 0] + rng.standard_t(1.5, size=160)
     chosen = choose_learned(ArraySource(X, y[:, None]), seed=seed)
     everything = LeftOut(ArraySource(X, y[:, None]).take(np.arange(160)), np.full(160, True), True)
-    errors = everything.errors(chosen.kernel, chosen.alpha * 4.0 ** np.arange(3))
+    errors = everything.errors(everything.ridges(chosen.kernel), chosen.alpha * 4.0 ** np.arange(3))
     assert errors[1:].min() > 0.99 * errors[0]
 
 
@@ -352,7 +377,7 @@ def test_the_alpha_is_not_too_small_for_the_rows_that_chose(seed):
     chosen = choose_learned(rows, seed=seed)
     among = rows.take(np.setdiff1d(np.arange(1200), chosen.unseen))
     left_out = LeftOut(among, np.full(len(among), True), True)
-    errors = left_out.errors(chosen.kernel, chosen.alpha * 4.0 ** np.arange(3))
+    errors = left_out.errors(left_out.ridges(chosen.kernel), chosen.alpha * 4.0 ** np.arange(3))
     assert errors[1] > 0.99 * errors[0]
 
 
@@ -380,9 +405,10 @@ def test_judges_leave_rows_out():
             dual = np.linalg.solve(K, y[others])
             residuals.append(y[i] - kernel(X[[i]], X[others])[0] @ dual)
         expected = np.sqrt(np.average(np.square(residuals), weights=weights[outside]))
-        found = judge.rmse(judge.residuals(kernel, np.array([0.1]))[0])
+        ridges = judge.ridges(kernel)
+        found = judge.rmse(ridges(np.array([0.1]))[0])
         assert found == pytest.approx(expected, rel=1e-4)
-        assert judge.errors(kernel, np.array([0.1]))[0] == pytest.approx(found / judge.size[0])
+        assert judge.errors(ridges, np.array([0.1]))[0] == pytest.approx(found / judge.size[0])
 
 
 def test_rows_set_apart_are_predicted_from_the_others():
@@ -392,7 +418,7 @@ def test_rows_set_apart_are_predicted_from_the_others():
     judge = SetApart(ArraySource(X, y[:, None]).take(np.arange(40)), apart, False)
     dual = np.linalg.solve(kernel(X[~apart]) + 0.1 * np.eye(30), y[~apart])
     expected = np.sqrt(np.mean((y[apart] - kernel(X[apart], X[~apart]) @ dual) ** 2))
-    assert judge.rmse(judge.residuals(kernel, np.array([0.1]))[0]) == pytest.approx(expected)
+    assert judge.rmse(judge.ridges(kernel)(np.array([0.1]))[0]) == pytest.approx(expected)
 
 
 # Where there is nothing to learn, the widest kernel is best, and the search says so.

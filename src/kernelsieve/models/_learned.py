@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelsieve.features import AutoFeatures, NystromFeatures
-from kernelsieve.kernels import Anova
+from kernelsieve.kernels import Anova, Kernel
 from kernelsieve.models._refinement import (
     AUTO_SHARE,
     LARGEST_TOL,
@@ -42,9 +42,9 @@ LEAST_KEPT, MOST_KEPT = 0.4, 0.8
 # The kernel matrices and Cholesky factors of n rows that follow take as long as the products of so
 # many times n^3 numbers.
 EXACT_WORK = 2.0
-# The race of the maps takes about as long as the products of so many blocks of features. It must
-# not take more than this share of the time that is left.
-RACE_BLOCKS, RACE_SHARE = 50, 0.3
+# The race of the maps takes about as long as so many blocks of rows. It must not take more than
+# this share of the time that is left.
+RACE_BLOCKS, RACE_SHARE = 25, 0.3
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ def fit_learned(
     kind = NystromFeatures if chosen.exact or parts else AutoFeatures
     size = chosen.n_components
     if time_limit is not None:
-        left, block = began + time_limit - time.monotonic(), block_seconds(size)
+        block = block_seconds(size, chosen.kernel, rows.shape[1])
+        left = began + time_limit - time.monotonic()
         if kind is AutoFeatures and RACE_BLOCKS * block > RACE_SHARE * left:
             kind = NystromFeatures
         elif kind is AutoFeatures:
@@ -173,12 +174,12 @@ def _kept(n_rows: int, time_limit: float) -> float:
     """The seconds of a time limit that are kept for what follows the choice of the kernel."""
     kept = LEAST_KEPT * time_limit
     if n_rows <= LearnOptions.exact_rows:
-        products = TIMED_ROWS * TIMED_FEATURES**2 / block_seconds(TIMED_FEATURES)
+        products = TIMED_ROWS * TIMED_FEATURES**2 / products_seconds(TIMED_FEATURES)
         kept = max(kept, EXACT_WORK * n_rows**3 / products)
     return min(kept, MOST_KEPT * time_limit)
 
 
-def block_seconds(size: int) -> float:
+def products_seconds(size: int) -> float:
     """How long the products of a block of features take on this machine."""
     block = np.ones((TIMED_ROWS, size))
     began = time.perf_counter()
@@ -186,12 +187,22 @@ def block_seconds(size: int) -> float:
     return time.perf_counter() - began
 
 
+def block_seconds(size: int, kernel: Kernel, n_columns: int) -> float:
+    """How long a ridge on landmarks takes for a block of rows: their kernel, and its products."""
+    points = np.random.default_rng(0).normal(size=(TIMED_ROWS, n_columns)).astype(np.float32)
+    few = min(size, FEWEST_FEATURES)
+    kernel.between(points[:1], points[:1])  # whatever is prepared once
+    began = time.perf_counter()
+    kernel.between(points, points[:few])
+    return (time.perf_counter() - began) * size / few + 2.0 * products_seconds(size)
+
+
 def affordable_size(n_rows: int, size: int, seconds: float, block: float) -> int:
     """As many features, up to ``size``, as a ridge on them is fitted to ``n_rows`` in some seconds.
 
-    ``block`` is `block_seconds` of that size; to evaluate the features takes about as long.
+    ``block`` is `block_seconds` of that size.
     """
-    needed = 2.0 * block * max(1.0, n_rows / TIMED_ROWS)
+    needed = block * max(1.0, n_rows / TIMED_ROWS)
     if needed <= seconds:
         return size
     return max(min(size, FEWEST_FEATURES), int(size * math.sqrt(max(seconds, 0.0) / needed)))

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._parallel import one_thread, one_thread_in_blas, ordered_map
+from kernelsieve._parallel import one_thread, one_thread_in_blas, ordered_map, thread_count
 from kernelsieve._progress import track
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels.learning.rates import (
@@ -31,7 +31,9 @@ SCREENED_ROWS = 500
 SCREENED_ITERATIONS = 30
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
+FEW_COLUMNS = 32  # are never too many
 FIRST_ROWS, FIRST_ITERATIONS = 300, 15  # of the search that picks them among more columns
+SLOWER = 2.0  # are the smooth families than the Laplacian, which is the first
 NOTHING_FOUND = 0.03  # how far below that of mere noise the objective must be to mean something
 NARROWER = 6.0
 FAR_BEHIND = 0.1
@@ -120,12 +122,19 @@ class Learner:
         self, families: Sequence[str], deadline: float = np.inf, verbose: int = 0
     ) -> list[Fit]:
         """Search all families on few rows; several searches of a family may come back."""
-        kept = self.usable
+        kept, first = self.usable, []
         if len(kept) > MOST_COLUMNS:
             glance = self._search("laplacian", kept, FIRST_ROWS, FIRST_ITERATIONS, deadline)
-            order = np.argsort(-glance.rates.sum(axis=0), kind="stable")
-            kept = np.sort(glance.columns[order[:MOST_COLUMNS]])
-        first = self._tried([(family, kept, None, 1.0) for family in families], deadline, verbose)
+            kept = glance.strongest(MOST_COLUMNS)
+        if len(kept) > FEW_COLUMNS and np.isfinite(deadline):
+            # One family picks the columns for which the others have time.
+            first = self._tried([(families[0], kept, None, 1.0)], deadline, verbose)
+            families = families[1:]
+            of_column = first[0].seconds / max(1, first[0].iterations) / len(kept)
+            most = self._affordable(of_column, len(families), deadline)
+            kept = first[0].strongest(most)
+        tries = [(family, kept, None, 1.0) for family in families]
+        first += self._tried(tries, deadline, verbose)
         best = min(first, key=lambda fit: fit.value)
         nothing = self._value_of_noise() - NOTHING_FOUND
         # A narrow kernel may find what a wide one does not see, ...
@@ -136,6 +145,15 @@ class Learner:
             behind = [fit.family for fit in first if fit.value > best.value + FAR_BEHIND]
             again += [(family, best.columns, moved(best, family), 1.0) for family in behind]
         return [*first, *self._tried(again, deadline, verbose)]
+
+    def _affordable(self, of_column: float, n_families: int, deadline: float) -> int:
+        """As many columns as other families can be searched with in time.
+
+        ``of_column`` is how long an iteration took for each column.
+        """
+        searches = max(1.0, n_families / thread_count(self.n_jobs)) * SCREENED_ITERATIONS
+        in_time = (deadline - time.monotonic()) / max(searches * SLOWER * of_column, 1e-9)
+        return int(np.clip(in_time, FEW_COLUMNS, MOST_COLUMNS))
 
     def refine(
         self,

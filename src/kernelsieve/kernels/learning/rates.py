@@ -113,6 +113,11 @@ class Fit:
         amplitude, noise = self.parameters[2 * len(self.columns) :][:2]
         return float(np.exp(noise - amplitude))
 
+    def strongest(self, count: int) -> NDArray[np.int64]:
+        """So many columns with the largest rates."""
+        order = np.argsort(-self.rates.sum(axis=0), kind="stable")
+        return np.sort(self.columns[order[:count]])
+
     def restricted(self, places: NDArray[np.int64]) -> Fit:
         """The same with some of its columns."""
         rates = np.log(self.rates[:, places]).ravel()
