@@ -103,6 +103,29 @@ def test_maps_that_are_close_are_judged_by_all_rows(monkeypatch):
     assert "Fourier" in [trial.name for trial in features.trials_]
 
 
+@pytest.mark.parametrize(
+    ("n", "adaptive", "expected"),
+    [(700, 1.004, "row norm"), (800, 1.004, "adaptive"), (800, 1.006, "row norm")],
+)
+def test_adaptive_is_preferred_where_many_more_rows_come(monkeypatch, n, adaptive, expected):
+    """A trial on few rows does not show what the targets of all rows are worth to it."""
+    for name in ("HEAT_ROWS", "TRIAL_ROWS"):
+        monkeypatch.setattr(auto, name, 200)
+    errors = {"row norm": 1.0, "adaptive": adaptive, "Fourier": 1.2, "Nystrom": 1.1}
+
+    def race(runners, X, targets, alphas):
+        for runner in runners:
+            runner.error, runner.n_rows = errors[runner.name], len(X)
+        return runners, runners
+
+    monkeypatch.setattr(auto, "_race", race)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    features = AutoFeatures(20, gamma=0.1, random_state=0).fit(X, X[:, 0])
+    assert features.reason_.startswith(f"{expected}: ")
+    assert ("asks the target of all" in features.reason_) == (expected == "adaptive")
+
+
 def test_with_many_rows_a_heat_comes_first(monkeypatch):
     """Those that are not far behind then run with all rows, until enough rows have judged."""
     for name, value in (("HEAT_ROWS", 500), ("TRIAL_ROWS", 2000), ("ENOUGH", 900), ("JUDGES", 100)):

@@ -42,6 +42,9 @@ ERROR_ROWS = 1000  # rows whose exact kernel matrix judges the maps where there 
 # A cheaper map is preferred to a better one that is better by less than this: a draw of features
 # alone may be worth more.
 TIE = 0.001
+# "adaptive" asks the target of all rows, "row norm" does not ask. Where there are so many times the
+# rows of the trial, the former is preferred to the latter unless it is behind by so much.
+MANY_MORE, NO_MATTER = 4, 0.005
 MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
     "row norm": RowNormFeatures,
     "adaptive": AdaptiveFeatures,
@@ -361,6 +364,14 @@ class AutoFeatures(FeatureMap):
             return ["Nystrom"], "the data reach too far for products of columns"
         best = min(runner.error for runner in final)
         chosen = next(runner for runner in final if runner.error <= (1.0 + TIE) * best)
+        asking = next((runner for runner in final if runner.name == "adaptive"), chosen)
+        promising = (
+            targets.shape[1] > 0
+            and chosen.name == "row norm"
+            and X.shape[0] >= MANY_MORE * len(rows)
+            and asking.error <= (1.0 + NO_MATTER) * chosen.error
+        )
+        chosen = asking if promising else chosen
         what = "target" if targets.shape[1] else "kernel"
         said = [
             ", ".join(f"{runner.name} {runner.error:.3g}" for runner in race if runner.n_rows == n)
@@ -368,7 +379,9 @@ class AutoFeatures(FeatureMap):
             for n in sorted({runner.n_rows for runner in race}, reverse=True)
         ]
         why = f"{what} error with {size} features: {'; '.join(said)}"
-        if chosen.error > best:
+        if promising:
+            why += "; more rows are still to come, and adaptive asks the target of all"
+        elif chosen.error > best:
             why += f"; quicker than what is at most {100 * TIE:g} % better"
         return [chosen.name], why
 
