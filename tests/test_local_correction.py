@@ -21,9 +21,10 @@ from kernelsieve import (
 )
 from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
-from kernelsieve.models import kernel_ridge
+from kernelsieve.models import kernel_ridge, local_search
 from kernelsieve.models.local import LocalCorrection, LocalMetric, in_boxes
 from kernelsieve.sources import BlockSource
+from kernelsieve.sources.base import Block
 
 
 def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:
@@ -104,6 +105,32 @@ def test_the_search_finds_the_nearest_points_and_of_equal_ones_the_first(ordered
         distances = (np.abs(points - query) ** power).sum(axis=1)
         distances[i] = np.inf
         np.testing.assert_array_equal(near.places[i], np.argsort(distances, kind="stable")[:12])
+
+
+def test_the_search_counts_the_distances_that_it_needs():
+    points = rows(4000, 2).astype(np.float32)
+    anywhere = replace(correction(4000, 2), points=points)
+    ordered = replace(anywhere, points=points[in_boxes(points)])
+    queries, nobody = rows(50, 2, seed=1).astype(np.float32), np.full(50, -1)
+    n_boxes = len(ordered.boxes.low)
+    assert (anywhere.neighbours(queries, nobody).looked_at == 4000 + n_boxes).all()
+    looked_at = ordered.neighbours(queries, nobody).looked_at
+    assert n_boxes + 12 <= looked_at.min()
+    assert looked_at.max() < 1000
+
+
+@pytest.mark.parametrize(("work", "n_judged"), [(0.0, 101), (1e9, 401)])
+def test_as_many_rows_judge_as_there_is_time_for(monkeypatch, work, n_judged):
+    """Of both halves, those that decide and those that tell."""
+    monkeypatch.setattr(local_search, "SEARCH_WORK", work)
+    monkeypatch.setattr(local_search, "FEWEST_JUDGES", 101)
+    X, judges = rows(2000, 2), np.arange(0, 1203, 3)
+    block, decide = Block(X, rough(X)[:, None]), np.arange(401) % 2 == 0
+    trial = local_search.choose_correction(Product(1.0), block, block.y, judges, decide, 1)
+    assert abs(len(trial.judged) - n_judged) <= 1
+    assert abs(decide[trial.judged].mean() - 0.5) < 0.01
+    every = local_search.choose_correction(Product(1.0), block, block.y, judges, ~decide, 1)
+    assert len(trial.residuals) == len(trial.judged) == len(every.judged)
 
 
 def test_boxes_in_their_order_are_small():

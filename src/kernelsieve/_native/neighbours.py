@@ -51,7 +51,9 @@ def distance_to_box(low, high, query, squared):
 
 
 @native
-def nearest_points(points, starts, low, high, queries, left_out, squared, places, distances):
+def nearest_points(
+    points, starts, low, high, queries, left_out, squared, places, distances, looked_at
+):
     """The nearest points of each query, nearest first; of equally far ones those that come first.
 
     Points ``starts[l]`` to ``starts[l + 1]`` lie in the box from ``low[l]`` to ``high[l]``; boxes
@@ -59,17 +61,20 @@ def nearest_points(points, starts, low, high, queries, left_out, squared, places
     ``left_out[i]`` is the number of a point that query i must not find, or -1. Distances are sums
     of absolute differences, or if ``squared`` of squares, whose roots are returned.
     ``places`` and ``distances`` have the shape (n_queries, k), and there are more than k points.
+    ``looked_at[i]`` counts the boxes and points whose distances from query i were needed.
     """
     k = places.shape[1]
     bounds = np.empty(len(low))
     for i in range(queries.shape[0]):
         query, found, near = queries[i], places[i], distances[i]
         near[:] = np.inf
+        looked_at[i] = len(low)
         for box in range(len(low)):
             bounds[box] = distance_to_box(low[box], high[box], query, squared)
         for box in np.argsort(bounds):
             if SAFETY * bounds[box] > near[k - 1]:
                 break
+            looked_at[i] += starts[box + 1] - starts[box]
             for j in range(starts[box], starts[box + 1]):
                 if j == left_out[i]:
                     continue

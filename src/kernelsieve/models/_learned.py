@@ -26,7 +26,7 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.local_search import most_judges, seconds_of_search
+from kernelsieve.models.local_search import seconds_of_search
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge, mean_by_regression
 from kernelsieve.tuning.learned import Chosen, LearnOptions, choose_learned
@@ -83,11 +83,16 @@ class LearnedRidge:
         beside = np.mean((unseen.y - mean) ** 2, axis=1)
         return math.sqrt(mean_by_regression(squares, beside, of_all, unseen.weights))
 
+    @property
+    def decide(self) -> NDArray[np.bool_]:
+        """Which of the unseen rows decide; the others tell the error of what was decided."""
+        return np.isin(self.unseen, self.chosen.unseen[::2])
+
     def told(self) -> LearnedRidge:
         """The same, with the errors at rows that had no part in the choice of a correction."""
         if not hasattr(self.model, "local_"):
             return self
-        tell = _halves(len(self.unseen))[1]
+        tell = ~self.decide
         return replace(self, unseen=self.unseen[tell], residuals=self.residuals[tell])
 
 
@@ -208,33 +213,23 @@ def affordable_size(n_rows: int, size: int, seconds: float, block: float) -> int
     return max(min(size, FEWEST_FEATURES), int(size * math.sqrt(max(seconds, 0.0) / needed)))
 
 
-def _halves(n: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of the unseen rows decide, and which tell the error of what was decided."""
-    even = np.arange(n) % 2 == 0
-    return even, ~even
-
-
 def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
     """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
-    model = learned.model
-    step = -(-len(learned.unseen) // most_judges(*rows.shape))
-    some = np.arange(0, len(learned.unseen), step)
-    unseen, before = learned.unseen[some], learned.residuals[some]
-    decide, _ = _halves(len(unseen))
-    trial = model._try_correction(rows, unseen, decide)
-    weights = rows.take(unseen[decide]).weights
-    if not pays(trial.residuals[decide], before[decide], weights, LOCAL_WORTH):
+    trial = learned.model._try_correction(rows, learned.unseen, learned.decide)
+    unseen, before = learned.unseen[trial.judged], learned.residuals[trial.judged]
+    nearest = LearnedRidge(learned.model, learned.chosen, unseen, trial.residuals)
+    weights = rows.take(unseen[nearest.decide]).weights
+    if not pays(trial.residuals[nearest.decide], before[nearest.decide], weights, LOCAL_WORTH):
         return learned
-    model.local_ = trial.correction
-    model.set_params(refine="local")
-    return LearnedRidge(model, learned.chosen, unseen, trial.residuals)
+    nearest.model.local_ = trial.correction
+    nearest.model.set_params(refine="local")
+    return nearest
 
 
 def _decisive_error(learned: LearnedRidge, rows: Source) -> float:
     """The mean squared error at the unseen rows that decide."""
-    decide, _ = _halves(len(learned.unseen))
-    weights = rows.take(learned.unseen[decide]).weights
-    return mean_square(learned.residuals[decide], weights)
+    weights = rows.take(learned.unseen[learned.decide]).weights
+    return mean_square(learned.residuals[learned.decide], weights)
 
 
 def _refined(
@@ -259,7 +254,7 @@ def _refined(
     known, apart = rows.take(numbers), rows.take(unseen)
     fitted = clone(landmarks).fit(known.X)
     full = replace(model._full_kernel(alpha, n), kernel=fitted.kernel_, features=fitted)
-    decide, tell = _halves(len(unseen))
+    decide, tell = learned.decide, ~learned.decide
     judges = None if apart.weights is None else apart.weights[decide]
     alphas = [step * alpha for step in ALPHA_STEPS] if free else [alpha]
     tol = judge_tol(learned.residuals, apart.y)

@@ -85,7 +85,7 @@ from kernelsieve.models._refinement import (
 )
 from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.local import LocalCorrection
-from kernelsieve.models.local_search import CorrectionTrial, choose_correction, most_judges
+from kernelsieve.models.local_search import CorrectionTrial, choose_correction
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import (
     ArraySource,
@@ -328,7 +328,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if refine == "auto":
             self._refine_if_it_pays(rows, alpha, began)
         elif refine == "local":
-            apart = self._judges(*rows.shape)
+            apart = self._judges(rows.shape[0])
             everybody = np.ones(len(apart), dtype=bool)
             self.local_ = self._try_correction(rows, apart, everybody).correction
         elif refine:
@@ -529,17 +529,20 @@ class KernelRidge(RegressorMixin, FeatureModel):
             return
         if self._posterior is None or not rows.resident:
             return
-        apart = self._judges(*rows.shape)
+        apart = self._judges(rows.shape[0])
         judges = rows.take(apart)
         left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
         to_beat = math.inf
         if self._why_not_local(rows) is None:
             tell = np.arange(len(apart)) % 2 == 1  # the others choose the distance and the rate
-            weights = None if judges.weights is None else judges.weights[tell]
             corrected = self._try_correction(rows, apart, ~tell)
-            if pays(corrected.residuals[tell], left_out[tell], weights, LOCAL_WORTH):
+            places = corrected.judged
+            weights = None if judges.weights is None else judges.weights[places]
+            telling = None if weights is None else weights[tell[places]]
+            after, before = corrected.residuals[tell[places]], left_out[places][tell[places]]
+            if pays(after, before, telling, LOCAL_WORTH):
                 self.local_ = corrected.correction
-                to_beat = mean_square(corrected.residuals, judges.weights)
+                to_beat = mean_square(corrected.residuals, weights)
         if full.affordable(*rows.shape):
             known = np.setdiff1d(np.arange(n), apart)
             stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
@@ -552,10 +555,10 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 self.__dict__.pop("local_", None)
                 self._refine(rows, alpha, stop, start)
 
-    def _judges(self, n: int, d: int) -> NDArray[np.int64]:
+    def _judges(self, n: int) -> NDArray[np.int64]:
         """Rows at which ways to refine are compared."""
         seed = root_seed(self.random_state)
-        size = min(JUDGES, max(1, n // 10), most_judges(n, d))
+        size = min(JUDGES, max(1, n // 10))
         return np.sort(keyed_rows(n, size, seed, "apart"))
 
     def _why_not_local(self, rows: Source) -> str | None:

@@ -10,6 +10,7 @@ two, and which distance, rate and noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -188,6 +189,7 @@ class LocalCorrection(Persistent):
         """The nearest points of each query, without the point that it is itself, or -1."""
         shape = len(queries), self.n_neighbours
         places, distances = np.zeros(shape, dtype=np.int64), np.empty(shape, dtype=np.float32)
+        looked_at = np.empty(len(queries), dtype=np.int64)
         boxes, squared = self.boxes, self.metric.euclidean
         nearest_points(
             self.points,
@@ -199,10 +201,11 @@ class LocalCorrection(Persistent):
             squared,
             places,
             distances,
+            looked_at,
         )
         between = np.empty((*shape, self.n_neighbours), dtype=np.float32)
         pair_distances(self.points, places, squared, between)
-        return Near(places, distances, between)
+        return Near(places, distances, between, looked_at)
 
     def kriged(self, near: Near, predicted: Array) -> tuple[Array, Array]:
         """Corrections and explained shares of the variance at rows with these neighbours."""
@@ -289,8 +292,35 @@ def _halved(run: slice) -> tuple[slice, slice]:
 
 @dataclass(frozen=True)
 class Near:
-    """Neighbours of some rows: their numbers, and distances to the row and to each other."""
+    """Neighbours of some rows.
+
+    Attributes
+    ----------
+    places : ndarray of int of shape (n, k)
+        Their numbers.
+    distances, between : ndarray of shape (n, k) and (n, k, k)
+        To the row, and to each other.
+    looked_at : ndarray of int of shape (n,)
+        How many distances it took to find them.
+    """
 
     places: Rows
     distances: NDArray[np.float32]
     between: NDArray[np.float32]
+    looked_at: Rows
+
+    @classmethod
+    def joined(cls, parts: Sequence[Near]) -> Self:
+        """The neighbours of the rows of all parts."""
+        return cls(
+            np.concatenate([part.places for part in parts]),
+            np.concatenate([part.distances for part in parts]),
+            np.concatenate([part.between for part in parts]),
+            np.concatenate([part.looked_at for part in parts]),
+        )
+
+    def of(self, rows: Any) -> Near:
+        """The neighbours of some of the rows."""
+        return Near(
+            self.places[rows], self.distances[rows], self.between[rows], self.looked_at[rows]
+        )

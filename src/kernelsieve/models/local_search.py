@@ -30,9 +30,9 @@ NEIGHBOURS = 32
 # In units of one over the median distance of the last neighbour, and of the process' variance.
 RATES = (0.0625, 0.25, 1.0, 4.0)
 NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
-# Coordinates of pairs of a row that judges and another row: some ten seconds on two cores where no
-# box can be left out; the fewest rows that judge, and that choose the distance.
-SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS = 2e10, 1000, 250
+# Coordinates of pairs of a row that judges and another row: some ten seconds on two cores; the
+# fewest rows that judge, and that choose the distance; the most that choose rate and noise.
+SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS, MOST_CHOOSERS = 2e10, 1000, 250, 1000
 CACHED_ROWS = 1024  # whose columns stay in a cache
 # Seconds on two cores, about: for a row, for a coordinate of a pair of rows, and for a row at which
 # all rates and noises are tried.
@@ -90,28 +90,28 @@ def _metric(
     return LocalMetric(columns[kept], centers[kept], scales[kept] / typical, warped)
 
 
-def most_judges(n_rows: int, n_columns: int) -> int:
+def _most_judges(looked_at: float, n_columns: int) -> int:
     """The neighbours of so many rows can be looked for in some seconds."""
-    return max(FEWEST_JUDGES, int(SEARCH_WORK / (n_rows * n_columns)))
+    return max(FEWEST_JUDGES, int(SEARCH_WORK / (looked_at * n_columns)))
 
 
 def _most_choosers(n_rows: int, n_columns: int) -> int:
-    return max(FEWEST_CHOOSERS, most_judges(n_rows, n_columns) // 4)
+    """Of so many rows for each distance, where no box can be left out."""
+    return max(FEWEST_CHOOSERS, _most_judges(n_rows, n_columns) // 4)
 
 
-def _choosers(say: NDArray[np.bool_], n_rows: int, n_columns: int) -> Rows:
-    """The judges that choose among distances, of which each costs a search."""
-    places = np.flatnonzero(say)
-    step = -(-len(places) // _most_choosers(n_rows, n_columns))
-    return places[:: max(1, step)]
+def _thinned(places: Rows, most: int) -> Rows:
+    """Every second one, every third, and so on, so that there are no more than ``most``."""
+    return places[:: max(1, -(-len(places) // most))]
 
 
 def seconds_of_search(n_rows: int, n_columns: int, n_judges: int) -> float:
     """How long ``choose_correction`` may take: four distances, and the best one at all judges."""
-    judges = min(n_judges, most_judges(n_rows, n_columns))
+    judges = min(n_judges, _most_judges(n_rows, n_columns))
     choosers = min(judges // 2, _most_choosers(n_rows, n_columns))
     pairs = (4 * choosers + judges) * n_rows
-    return ROW_SECONDS * n_rows + PAIR_SECONDS * pairs * n_columns + CHOOSER_SECONDS * choosers
+    tried = CHOOSER_SECONDS * (choosers + min(n_judges // 2, MOST_CHOOSERS))
+    return ROW_SECONDS * n_rows + PAIR_SECONDS * pairs * n_columns + tried
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,13 @@ class CorrectionTrial:
     Attributes
     ----------
     correction : LocalCorrection
-    residuals : ndarray of shape (n_judges, m)
+    judged : ndarray of int
+        The judges that there was time for, by their places among those that were given.
+    residuals : ndarray of shape (len(judged), m)
     """
 
     correction: LocalCorrection
+    judged: Rows
     residuals: Array
 
 
@@ -161,18 +164,36 @@ def choose_correction(
     shares = np.ones(len(judges)) if weights is None else weights[judges]
     if not say.any():  # all that could have a say have no weight
         say, shares = np.ones(len(judges), dtype=bool), np.ones(len(judges))
-    some = _choosers(say, *rows.X.shape)
-    search = _Search(kernel, rows, residuals, used, judges[some], shares[some], n_jobs)
-    tried = (search.best(search.placed(metric)) for metric in metrics(kernel, rows.X, n_jobs))
+    search = _Search(kernel, rows, residuals, used, n_jobs)
+    some = _thinned(np.flatnonzero(say), _most_choosers(*rows.X.shape))
+    few = _Choosers(judges[some], shares[some])
+    tried = (search.best(search.placed(metric), few) for metric in metrics(kernel, rows.X, n_jobs))
     best = min(tried, key=_error)
-    best = min(best, search.best(best.placed.euclidean()), key=_error)
-    near = search.found(best, judges)
-    added, explained = _kriged_by_blocks(best.correction, near, search.predicted[judges], n_jobs)
-    left = residuals[judges] - added
+    best = min(best, search.best(best.placed.euclidean(), few), key=_error)
+    # Where boxes are left out, there is time for more judges.
+    most = _most_judges(best.looked_at, best.placed.metric.n_coordinates)
+    step = max(1, -(-len(judges) // most))
+    judged = np.sort(np.concatenate([np.flatnonzero(half)[::step] for half in (decide, ~decide)]))
+    near, say, shares = search.found(best, judges[judged]), say[judged], shares[judged]
+    some = _thinned(np.flatnonzero(say), MOST_CHOOSERS)
+    if len(some) > len(few.rows):
+        many = _Choosers(judges[judged[some]], shares[some])
+        best = search.best(best.placed, many, near.of(some))
+    around = search.predicted[judges[judged]]
+    added, explained = _kriged_by_blocks(best.correction, near, around, n_jobs)
+    left = residuals[judges[judged]] - added
     # The process' variance makes the squared errors what they are said to be in the mean.
     relative = np.maximum(1.0 - explained, 0.0) + best.correction.noise
     variances = np.average(np.square(left[say]) / relative[say, None], axis=0, weights=shares[say])
-    return CorrectionTrial(replace(best.correction, variances=variances), left)
+    return CorrectionTrial(replace(best.correction, variances=variances), judged, left)
+
+
+@dataclass(frozen=True)
+class _Choosers:
+    """Rows at which corrections are compared, and their weights."""
+
+    rows: Rows
+    shares: Array
 
 
 @dataclass(frozen=True)
@@ -201,11 +222,12 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A correction, and its error."""
+    """A correction, its error, and how many distances a row takes in the mean."""
 
     error: float
     correction: LocalCorrection
     placed: _Placed
+    looked_at: float
 
 
 def _error(tried: _Tried) -> float:
@@ -214,14 +236,12 @@ def _error(tried: _Tried) -> float:
 
 @dataclass(frozen=True)
 class _Search:
-    """Rows, and those of them at which corrections are compared."""
+    """Rows, and what features left of their targets."""
 
     kernel: Kernel
     rows: Block
     residuals: Array
     used: Rows
-    choosing: Rows
-    shares: Array
     n_jobs: int | None
 
     @cached_property
@@ -242,8 +262,8 @@ class _Search:
         number_of[ordered] = np.arange(len(ordered))
         return _Placed(metric, ordered, number_of, points[ordered])
 
-    def best(self, placed: _Placed) -> _Tried:
-        """The best correction by this distance."""
+    def best(self, placed: _Placed, choosers: _Choosers, near: Near | None = None) -> _Tried:
+        """The best correction by this distance; the choosers' neighbours may be known already."""
         ordered = placed.rows
         noises = shares = None
         if self.rows.weights is not None:
@@ -265,8 +285,10 @@ class _Search:
         of_targets = replace(
             of_residuals, values=(targets - levels).astype(np.float32), levels=levels
         )
-        tried = _Tried(np.inf, of_residuals, placed)
-        near = self.found(tried, self.choosing)
+        tried = _Tried(np.inf, of_residuals, placed, 0.0)
+        if near is None:
+            near = self.found(tried, choosers.rows)
+        tried = replace(tried, looked_at=float(near.looked_at.mean()))
         middle = float(np.median(near.distances[:, -1])) or 1.0
         kinds = of_residuals, of_targets
         # Both have the same weights: one factor serves them, with residuals at level 0.
@@ -277,10 +299,11 @@ class _Search:
         )
         for relative, noise in product(RATES, NOISES):
             rate = relative / middle
-            errors = self._errors(replace(both, rate=rate, noise=noise), near)
+            errors = self._errors(replace(both, rate=rate, noise=noise), near, choosers)
             for kind, error in zip(kinds, errors, strict=True):
                 if error < tried.error:
-                    tried = _Tried(error, replace(kind, rate=rate, noise=noise), placed)
+                    correction = replace(kind, rate=rate, noise=noise)
+                    tried = replace(tried, error=error, correction=correction)
         return tried
 
     def found(self, tried: _Tried, rows: Rows) -> Near:
@@ -295,27 +318,22 @@ class _Search:
             BLOCK_ROWS,
             self.n_jobs,
         )
-        return Near(
-            np.concatenate([part.places for part in parts]),
-            np.concatenate([part.distances for part in parts]),
-            np.concatenate([part.between for part in parts]),
-        )
+        return Near.joined(parts)
 
-    def _errors(self, both: LocalCorrection, near: Near) -> list[float]:
+    def _errors(self, both: LocalCorrection, near: Near, choosers: _Choosers) -> list[float]:
         """The mean squared errors at the rows that choose, by residuals and by targets."""
-        predicted, residuals = self.predicted[self.choosing], self.residuals[self.choosing]
+        predicted, residuals = self.predicted[choosers.rows], self.residuals[choosers.rows]
         around = np.hstack([np.zeros_like(predicted), predicted])
         added = _kriged_by_blocks(both, near, around, self.n_jobs)[0]
         squares = (np.square(residuals - part).mean(axis=1) for part in np.hsplit(added, 2))
-        return [float(np.average(each, weights=self.shares)) for each in squares]
+        return [float(np.average(each, weights=choosers.shares)) for each in squares]
 
 
 def _kriged_by_blocks(
     correction: LocalCorrection, near: Near, predicted: Array, n_jobs: int | None
 ) -> tuple[Array, Array]:
     def block(rows: slice) -> tuple[Array, Array]:
-        some = Near(near.places[rows], near.distances[rows], near.between[rows])
-        return correction.kriged(some, predicted[rows])
+        return correction.kriged(near.of(rows), predicted[rows])
 
     parts = map_row_blocks(block, len(near.places), BLOCK_ROWS, n_jobs)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

@@ -329,8 +329,11 @@ def choose_learned(
 
 
 def _share(n: int, options: LearnOptions) -> int:
-    """Rows for the reported error: a fifth, up to so many that they tell within a per cent."""
-    return min(n // 5, 20 * options.reported_rows)
+    """Rows for the reported error: a fifth, up to so many that they tell within a per cent.
+
+    Where few rows make most of the error they do not; beyond 100,000 rows there are more to spare.
+    """
+    return min(n // 5, max(20 * options.reported_rows, n // 25))
 
 
 @dataclass
