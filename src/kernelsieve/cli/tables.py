@@ -108,6 +108,10 @@ def fit(
             show_default="no limit",
         ),
     ] = None,
+    target_transform: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Learn 'log' or 'sqrt' of a number, 'none', or 'auto'."),
+    ] = "auto",
     std: Annotated[
         bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
     ] = False,
@@ -166,6 +170,7 @@ def fit(
             class_weight=class_weight,
             readable=readable,
             max_order=max_order,
+            target_transform=None if target_transform == "none" else target_transform,
             drop=words(drop),
             keep=words(keep),
             strict=strict,

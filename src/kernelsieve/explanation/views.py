@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from kernelsieve.explanation.sums import Input
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
+from kernelsieve.models.target_transform import target_label
 from kernelsieve.sources.base import given_source
 from kernelsieve.sources.summaries import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
@@ -83,7 +84,7 @@ def _plain_view(model: Any, X: Any, names: Sequence[str] | None) -> View:
 
     groups: Groups = [(name, (i,)) for i, name in enumerate(known)]
     read = _rows_for(d)
-    return View(model, read, read, inputs, title=type(model).__name__, groups=groups)
+    return View(model, read, read, inputs, **_headings(model), groups=groups)
 
 
 def _pipeline_view(model: Pipeline, X: Any, names: Sequence[str] | None) -> View:
@@ -112,10 +113,15 @@ def _pipeline_view(model: Pipeline, X: Any, names: Sequence[str] | None) -> View
 
     reason = f"the pipeline mixes columns ({strangers[0]})" if strangers else ""
     groups: Groups = [(name, (i,)) for i, name in enumerate(known)]
-    title = type(last).__name__
     if strangers:
-        return View(model, rows, rows, inputs, title=title, reason=reason, groups=groups)
-    return View(last, read, rows, inputs, title=title, groups=groups)
+        return View(model, rows, rows, inputs, **_headings(last), reason=reason, groups=groups)
+    return View(last, read, rows, inputs, **_headings(last), groups=groups)
+
+
+def _headings(model: Any) -> dict[str, str]:
+    """The title of a model, and the name of what is explained."""
+    target = target_label(model)
+    return {"title": f"{type(model).__name__}{' of ' * bool(target)}{target}", "target": target}
 
 
 def _number(
@@ -206,13 +212,14 @@ def table_view(model: TableModel, X: Any) -> View:
             found.append(Input(name, places, rows, weights, _shown(column, rows)))
         return found
 
+    target = target_label(model.model_, model.target_)
     return View(
         model.model_,
         read,
         show,
         inputs,
-        title=f"{model.task_} of {model.target_!r}",
-        target=model.target_,
+        title=f"{model.task_} of {target!r}",
+        target=target,
         groups=groups,
     )
 

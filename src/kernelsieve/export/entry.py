@@ -35,6 +35,7 @@ from kernelsieve.models import (
     KernelSVC,
 )
 from kernelsieve.models.classifier import FeatureClassifier
+from kernelsieve.models.target_transform import TargetTransform
 from kernelsieve.tables import TableModel
 from kernelsieve.tables.learned import LearnedRidge
 
@@ -153,9 +154,10 @@ def _regression(graph: Graph, model: Any, rows: str) -> tuple[str, int | None]:
     if isinstance(model, LearnedRidge):
         rest, outputs = _regression(graph, model.model_, rows)
         linear = graph.op("Add", graph.op("MatMul", rows, model.coef_[:, None]), model.intercept_)
-        return graph.op("Add", rest, linear), outputs
+        return _target(graph, model.target_transform_, graph.op("Add", rest, linear)), outputs
     if isinstance(model, KernelRidgeCV):
-        return _regression(graph, model.model_, rows)
+        values, outputs = _regression(graph, model.model_, rows)
+        return _target(graph, model.target_transform_, values), outputs
     if hasattr(model, "local_"):
         raise ExportError(
             "the correction by the nearest rows (local_) cannot be exported, a graph has no search "
@@ -171,6 +173,19 @@ def _regression(graph: Graph, model: Any, rows: str) -> tuple[str, int | None]:
     outputs = None if coefficients.ndim == 1 else int(coefficients.shape[1])
     product = graph.op("MatMul", values, coefficients.reshape(len(coefficients), -1))
     return graph.op("Add", product, np.atleast_1d(model.intercept_)[None]), outputs
+
+
+def _target(graph: Graph, transform: TargetTransform | None, values: str) -> str:
+    """Predictions of a transformed target turned back."""
+    if transform is None:
+        return values
+    if transform.name == "log":
+        scaled = graph.op("Mul", graph.op("Exp", values), transform.correction)
+        means = graph.op("Sub", scaled, transform.shift)
+    else:
+        root = graph.op("Max", values, 0.0)
+        means = graph.op("Add", graph.op("Mul", root, root), transform.correction)
+    return graph.op("Min", graph.op("Max", means, transform.low), transform.high)
 
 
 def _classify(graph: Graph, model: FeatureClassifier, rows: str) -> None:

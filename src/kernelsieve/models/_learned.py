@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -131,16 +132,11 @@ def fit_learned(
         The columns of the largest parts of the model; None sets no limit.
     """
     began = time.monotonic()
-    choose = choose_learned if max_order is None else partial(choose_parts, max_order=max_order)
-    chosen = choose(
+    chosen = kernel_choice(ridge, alphas, judge.seed, max_order)(
         rows,
-        alphas=alphas,
-        fit_intercept=ridge.fit_intercept,
         judge=judge,
         simpler=simpler,
         time_limit=None if time_limit is None else time_limit - _kept(rows.shape[0], time_limit),
-        seed=judge.seed,
-        n_jobs=ridge.n_jobs,
         verbose=verbose,
     )
     options: dict[str, Any] = {"random_state": judge.seed, "n_jobs": ridge.n_jobs}
@@ -173,6 +169,16 @@ def fit_learned(
         return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
     return _refined(learned, nearest, given, rows, alphas is None, judge.seed, stop)
+
+
+def kernel_choice(
+    ridge: KernelRidge, alphas: NDArray[np.float64] | None, seed: int, max_order: int | None
+) -> Callable[..., Chosen]:
+    """How the kernel of a ridge is chosen."""
+    choose = choose_learned if max_order is None else partial(choose_parts, max_order=max_order)
+    return partial(
+        choose, alphas=alphas, fit_intercept=ridge.fit_intercept, seed=seed, n_jobs=ridge.n_jobs
+    )
 
 
 def _kept(n_rows: int, time_limit: float) -> float:

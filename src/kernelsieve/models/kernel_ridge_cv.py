@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
+from kernelsieve._validation import check_choice
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import (
@@ -20,9 +23,11 @@ from kernelsieve.models._base import (
     columns_of,
     finite,
 )
-from kernelsieve.models._learned import fit_learned
+from kernelsieve.models._learned import fit_learned, kernel_choice
+from kernelsieve.models._target_choice import TransformChoice, choose_transform
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.models.target_transform import NAMES, TargetTransform
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search
@@ -37,7 +42,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     exact kernel. With more rows it uses 2,000 features, or the exact kernel again where its
     products take about a second and its error on other rows is lower by 1 % or more, or corrects
     the features by the residuals of the 32 nearest rows where that lowers it by 2 % or more
-    (``KernelRidge(refine="local")``).
+    (``KernelRidge(refine="local")``). A target that is skewed, such as a price or a count, is
+    replaced by its square root or logarithm where trials on other rows say that this pays;
+    predictions are means of the target itself.
 
     With ``features`` every alpha and every gamma is tried on that map. One eigendecomposition
     serves all alphas. For maps that do not look at the target, the error is
@@ -60,6 +67,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
     max_order : int, optional
         Learn a model of parts of at most so many columns: 2 for main effects and pairs, which
         ``explain`` shows exactly. Only for a learned kernel, which is then an ``Anova``.
+    target_transform : "auto", "log", "sqrt" or None, default "auto"
+        The function of the target that the ridge is fitted to, for a learned kernel. "auto" tries
+        both on targets in memory that are at least 0 and skewed. None takes the target as it is.
     fit_intercept : bool, default True
         Whether to fit an intercept, which is not penalised.
     time_limit : float, optional
@@ -87,9 +97,12 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         what those rows happen to be (a regression estimate), unless there are groups or times.
     cv_results_ : dict of ndarray
         "gamma", "alpha" and "rmse" of every combination; ``plots.plot_ridge_path`` draws them.
-        With a learned kernel, every family and width that was tried, without a gamma.
+        With a learned kernel, every family and width that was tried, without a gamma; errors are
+        in units of the transformed target.
+    target_transform_ : TargetTransform or None
+        What the ridge is fitted to; None is the target as it is.
     model_ : KernelRidge
-        The ridge with the best combination, fitted to all rows.
+        The ridge with the best combination, fitted to all rows and their transformed targets.
     features_ : FeatureMap
         The fitted map of ``model_``.
     coef_ : ndarray of shape (n_components,) or (n_components, n_outputs)
@@ -128,6 +141,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         "alpha_": number(0.0),
         "gamma_": optional(number(0.0)),
         "best_rmse_": number(),
+        "target_transform_": instance(TargetTransform, None),
         "cv_results_": table(
             {
                 "gamma": list_of(optional(number())),
@@ -158,6 +172,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         gammas: Any = None,
         cv: Any = None,
         max_order: int | None = None,
+        target_transform: str | None = "auto",
         fit_intercept: bool = True,
         time_limit: float | None = None,
         block_rows: int | None = None,
@@ -170,6 +185,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         self.gammas = gammas
         self.cv = cv
         self.max_order = max_order
+        self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.time_limit = time_limit
         self.block_rows = block_rows
@@ -206,12 +222,20 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         self
         """
         alphas = self._checked_alphas()
+        transform = check_choice(self.target_transform, "target_transform", (None, "auto", *NAMES))
         given = self._numeric(X, y, sample_weight)
         rows = columns_of(given)
         nothing_chosen = self.features is None and self.gammas is None and self.cv is None
         max_order = checked_order(self.max_order, nothing_chosen, rows)
         if nothing_chosen and not rows.sparse and rows.shape[0] > 1:
             return self._fit_learned(given, rows, groups, order, max_order)
+        if transform in NAMES:
+            raise ValueError(
+                f"target_transform={transform!r} is for a learned kernel of dense rows: leave out "
+                "features, gammas and cv, or wrap the model in scikit-learn's "
+                "TransformedTargetRegressor"
+            )
+        self.target_transform_: TargetTransform | None = None
         if groups is not None or order is not None:
             raise ValueError(
                 "groups and order are for learned kernels: with features, gammas or cv given, pass "
@@ -253,6 +277,11 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             groups=None if groups is None else np.asarray(groups),
             order=None if order is None else np.asarray(order),
         )
+        began, limit = time.monotonic(), self.time_limit
+        choice = self._choose_transform(rows, judge, max_order)
+        transform, targets = choice.transform, rows
+        if transform is not None:
+            given, rows = transform.of_rows(given), transform.of_rows(rows)
         learned = fit_learned(
             given,
             rows,
@@ -260,7 +289,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             alphas=None if self.alphas is None else self._checked_alphas(),
             judge=judge,
             local=judge.free,  # else neighbours would tell too much
-            time_limit=self.time_limit,
+            time_limit=None if limit is None else max(limit - time.monotonic() + began, 0.1),
             verbose=self.verbose,
             max_order=max_order,
         )
@@ -270,11 +299,52 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             "alpha": np.array([one.alpha for one in tried]),
             "rmse": learned.chosen.scale * np.array([one.rmse for one in tried]),
         }
-        self.best_rmse_ = learned.rmse(rows, judge)
+        if choice.residuals is not None:
+            learned = replace(learned, residuals=choice.residuals)
+        elif transform is not None:
+            predicted = rows.take(learned.unseen).y - learned.residuals
+            residuals = targets.take(learned.unseen).y - transform.mean(predicted)
+            learned = replace(learned, residuals=residuals)
+        self.best_rmse_ = learned.rmse(targets, judge)
+        self.target_transform_ = transform
         self.gamma_, self.alpha_, self.model_ = None, learned.model.alpha, learned.model
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
+
+    def choose_transform(self, X: Any, y: Any = None) -> TargetTransform | None:
+        """Choose the function of the target that `fit` would fit the ridge to.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or Source
+        y : array-like of shape (n,), optional
+
+        Returns
+        -------
+        TargetTransform or None
+            None is the target as it is.
+        """
+        rows = columns_of(self._numeric(X, y))
+        judge = Judge(rows.shape[0], root_seed(self.random_state))
+        return self._choose_transform(rows, judge, self.max_order).transform
+
+    def _choose_transform(
+        self, rows: Source, judge: Judge, max_order: int | None
+    ) -> TransformChoice:
+        """What the ridge is fitted to, of the targets (n, m)."""
+        single = rows.target_shape == (1,)
+        wanted = self.target_transform
+        if wanted is None or (wanted == "auto" and not single):
+            return TransformChoice(None)
+        if not single:
+            raise ValueError(
+                f"target_transform={wanted!r} is for a single target: transform the columns of y "
+                "before the fit"
+            )
+        alphas = None if self.alphas is None else self._checked_alphas()
+        choose = kernel_choice(self._ridge(None, 1.0), alphas, judge.seed, max_order)
+        return choose_transform(rows, judge, wanted, choose, self.time_limit)
 
     def _ridge(self, features: FeatureMap | None, alpha: float) -> KernelRidge:
         return KernelRidge(
@@ -320,7 +390,9 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             See `KernelRidge.predict`.
         """
         check_is_fitted(self)
-        return self.model_.predict(as_source(self._valid_rows(X)), return_std=return_std)
+        rows, transform = as_source(self._valid_rows(X)), self.target_transform_
+        predicted = self.model_.predict(rows, return_std=return_std)
+        return predicted if transform is None else transform.back(predicted, return_std)
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
@@ -331,7 +403,8 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             See `KernelRidge.predictor`.
         """
         check_is_fitted(self)
-        return self.model_.predictor()
+        predictor, transform = self.model_.predictor(), self.target_transform_
+        return predictor if transform is None else predictor.then(transform.mean)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -119,6 +119,22 @@ class Predictor:
         other._scores = lambda row: scores(row) + more(row)
         return other
 
+    def then(self, function: Scores) -> Predictor:
+        """Return a predictor whose outputs are a function of these.
+
+        Parameters
+        ----------
+        function : callable
+            Takes and returns outputs of shape (n_outputs,).
+
+        Returns
+        -------
+        Predictor
+        """
+        scores, other = self._scores, copy.copy(self)
+        other._scores = lambda row: function(scores(row))
+        return other
+
     def _checked_scores(self, row: Any) -> NDArray[np.float64]:
         values = np.asarray(row, dtype=np.float64)
         if values.shape != (self._n_features,):

@@ -16,6 +16,7 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.local import LocalCorrection, LocalMetric
+from kernelsieve.models.target_transform import TargetTransform
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables
@@ -96,6 +97,7 @@ for _class in (
     Levels,
     LocalCorrection,
     LocalMetric,
+    TargetTransform,
     CentredTables,
     LocalTables,
     SparseBasis,

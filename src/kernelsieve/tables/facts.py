@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -24,6 +25,7 @@ from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
+from kernelsieve.models.target_transform import target_label
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.monomials import Ranking, ranked_monomials
@@ -183,7 +185,11 @@ def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) ->
     if isinstance(features, SampledFeatures) and not features.rotate_:
         # Beside a linear part, the products are those of what it leaves.
         products = ridge.model_ if isinstance(ridge, LearnedRidge) else ridge
-        return _monomials(ranked_monomials(products, X[rows], names), None)
+        found = ranked_monomials(products, X[rows], names)
+        transformed = target_label(ridge)
+        if transformed:
+            found = replace(found, note=f"{found.note}; of {transformed}, where y is the target")
+        return _monomials(found, None)
     scores = ridge.predict(X[rows])
     stand_in = KernelRidge(
         AdaptiveFeatures(
@@ -213,7 +219,7 @@ def check_facts(facts: Any) -> None:
     """Raise unless facts from a file can be printed and drawn."""
     numbers = ("rows", "inputs", "test rows", "alpha", "features", "seconds", "diagnostic rows",
                "statistical dimension", "spectral epsilon")  # fmt: skip
-    texts = ("target", "task", "method", "kernel")
+    texts = ("target", "learned target", "task", "method", "kernel")
     for name in numbers:
         _check(isinstance(facts[name], int | float), name)
     for name in texts:
@@ -282,9 +288,11 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
         for name, value in facts["scores"].items()
     ]
+    target = repr(facts["target"])
+    if facts["learned target"] != facts["target"]:
+        target += f", learned as {facts['learned target']}"
     lines = {
-        "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
-        f"{facts['inputs']:,} inputs",
+        "Model": f"{facts['task']} of {target}, {facts['rows']:,} rows, {facts['inputs']:,} inputs",
         "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
         "Features": f"{facts['features']:,} of {facts['method']}",
         f"{facts['test rows']:,} test rows": f"\n{'':<18}".join(scores),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from kernelsieve._state import PersistentEstimator, array, instance, number, pla
 from kernelsieve.features import FeatureMap
 from kernelsieve.models import KernelRidge, KernelRidgeCV
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.models.target_transform import TargetTransform
 
 LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
 FEWEST_ROWS = 10  # for each coefficient of a linear part
@@ -30,6 +32,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         As in KernelRidgeCV.
     max_order : int, optional
         As in KernelRidgeCV; the linear part belongs to the single columns.
+    target_transform : "auto", "log", "sqrt" or None, default "auto"
+        As in KernelRidgeCV; the linear part is of the transformed target, too.
     random_state : int, default 0
     time_limit : float, optional
         As in KernelRidgeCV.
@@ -37,6 +41,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
 
     Attributes
     ----------
+    target_transform_ : TargetTransform or None
+        What both parts are fitted to; None is the target as it is.
     model_ : KernelRidgeCV, or KernelRidge for a file in batches
         Fitted to the residuals of the linear part.
     coef_ : ndarray of shape (d,)
@@ -57,6 +63,7 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         "model_": instance(KernelRidgeCV, KernelRidge, fitted=True, d="n_features_in_"),
         "coef_": array("d"),
         "intercept_": number(-1e300, 1e300),
+        "target_transform_": instance(TargetTransform, None),
     }
 
     def __init__(
@@ -66,9 +73,11 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         max_order: int | None = None,
+        target_transform: str | None = "auto",
     ) -> None:
         self.alphas = alphas
         self.max_order = max_order
+        self.target_transform = target_transform
         self.random_state = random_state
         self.time_limit = time_limit
         self.n_jobs = n_jobs
@@ -86,20 +95,34 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         self
         """
         n, d = X.shape
+        began, limit = time.monotonic(), self.time_limit
+        kernel = self._kernel_ridge(limit)
+        self.target_transform_ = kernel.choose_transform(X, y)
+        y = self.transformed(y)
         self.coef_, self.intercept_ = np.zeros(d), 0.0
         if n > FEWEST_ROWS * (d + 1):
             scale = max(float(np.abs(y).max()), 1e-300)  # or squares could overflow
             linear = RidgeCV(LINEAR_ALPHAS).fit(X, y / scale)
             self.coef_ = scale * linear.coef_.astype(np.float64)
             self.intercept_ = scale * float(linear.intercept_)
-        self.model_ = KernelRidgeCV(
+        left = None if limit is None else max(limit - time.monotonic() + began, 0.1)
+        self.model_ = self._kernel_ridge(left).set_params(target_transform=None)
+        self.model_.fit(X, y - self.linear(X))
+        return self
+
+    def _kernel_ridge(self, time_limit: float | None) -> KernelRidgeCV:
+        return KernelRidgeCV(
             alphas=self.alphas,
             max_order=self.max_order,
+            target_transform=self.target_transform,
             random_state=self.random_state,
-            time_limit=self.time_limit,
+            time_limit=time_limit,
             n_jobs=self.n_jobs,
-        ).fit(X, y - self.linear(X))
-        return self
+        )
+
+    def transformed(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as both parts are fitted to them."""
+        return y if self.target_transform_ is None else self.target_transform_(y)
 
     def linear(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """The linear part of the predictions, of shape (n,)."""
@@ -120,11 +143,13 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         deviation : ndarray of shape (n,), if return_std
         """
         check_is_fitted(self)
-        linear = self.linear(X)
-        if not return_std:
-            return linear + self.model_.predict(X)
-        mean, deviation = self.model_.predict(X, return_std=True)
-        return linear + mean, deviation
+        linear, transform = self.linear(X), self.target_transform_
+        if return_std:
+            mean, deviation = self.model_.predict(X, return_std=True)
+            predicted: Any = linear + mean, deviation
+        else:
+            predicted = linear + self.model_.predict(X)
+        return predicted if transform is None else transform.back(predicted, return_std)
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
@@ -134,7 +159,8 @@ class LearnedRidge(RegressorMixin, PersistentEstimator):
         Predictor
         """
         check_is_fitted(self)
-        return self.model_.predictor().plus(self.linear)
+        predictor, transform = self.model_.predictor().plus(self.linear), self.target_transform_
+        return predictor if transform is None else predictor.then(transform.mean)
 
     @property
     def features_(self) -> FeatureMap:

@@ -31,6 +31,7 @@ from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.kernels import Kernel
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.models.conformal import conformal_width
+from kernelsieve.models.target_transform import NAMES, target_label
 from kernelsieve.sources import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
@@ -120,6 +121,10 @@ class TableModel(PersistentEstimator):
     max_order : int, optional
         Learn a model of parts of at most so many columns: 2 for main effects and pairs, which
         ``explain`` shows exactly. Only where the kernel is learned.
+    target_transform : "auto", "log", "sqrt" or None, default "auto"
+        The function of a number that is learned in place of it, where the kernel is learned: "auto"
+        tries both if the target is at least 0 and skewed, as prices are. Predictions are of the
+        target itself.
     drop : sequence of str
         Columns to ignore.
     keep : sequence of str
@@ -217,6 +222,7 @@ class TableModel(PersistentEstimator):
         class_weight: Any = None,
         readable: bool = False,
         max_order: int | None = None,
+        target_transform: str | None = "auto",
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         strict: bool = False,
@@ -238,6 +244,7 @@ class TableModel(PersistentEstimator):
         self.class_weight = class_weight
         self.readable = readable
         self.max_order = max_order
+        self.target_transform = target_transform
         self.drop = drop
         self.keep = keep
         self.strict = strict
@@ -301,6 +308,7 @@ class TableModel(PersistentEstimator):
         progress("explaining")
         self.facts_ = {
             "target": self.target_,
+            "learned target": target_label(self.model_, self.target_),
             "task": self.task_,
             "rows": table.n_rows,
             "inputs": X.shape[1],
@@ -376,7 +384,9 @@ class TableModel(PersistentEstimator):
                     )
                 if table.n_rows:
                     X = self.encoder_.transform(table)
-                    y = values if learned is None else values - learned.linear(X)
+                    y = values
+                    if learned is not None:
+                        y = learned.transformed(values) - learned.linear(X)
                     waiting.append((_in_float_type(X, total), y))
                     taken += table.n_rows
                 progress(f"fitting: {done / total:.0%} of {total:,} rows")
@@ -455,6 +465,7 @@ class TableModel(PersistentEstimator):
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
+        check_choice(self.target_transform, "target_transform", (None, "auto", *NAMES))
         find_method(self.method)
         if self.time_limit is not None:
             check_positive(self.time_limit, "time_limit", "it is the seconds that a fit may take")
@@ -529,12 +540,20 @@ class TableModel(PersistentEstimator):
                 f"max_order={self.max_order} is for a learned kernel of dense columns: leave out "
                 "kernel, method, n_components, gamma and readable, and columns of sparse words"
             )
+        if self.target_transform in NAMES and not (self._learns() and self.task_ == "regression"):
+            raise ValueError(
+                f"target_transform={self.target_transform!r} is for a regression with a learned "
+                "kernel of dense columns: leave out kernel, method, n_components, gamma and "
+                "readable, and columns of sparse words"
+            )
         if self._learns():
             # One model is judged and another is kept; reading and explaining take time, too.
             seconds = None if self.time_limit is None else 0.4 * self.time_limit
             alphas = self._alphas()
             if self.task_ == "regression":
-                model = LearnedRidge(alphas, seed, seconds, self.n_jobs, self.max_order).fit(X, y)
+                model = LearnedRidge(
+                    alphas, seed, seconds, self.n_jobs, self.max_order, self.target_transform
+                ).fit(X, y)
                 self.alpha_, self.gamma_ = model.alpha, None
                 return model
             classifier = KernelRidgeClassifier(

@@ -85,6 +85,14 @@ class Judge:
         """Whether any rows may judge any others: there are no groups and no times."""
         return self.groups is None and self.order is None
 
+    def among(self, rows: NDArray[np.int64]) -> Judge:
+        """The judge of some of the rows alone, by their places among them."""
+
+        def some(values: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if values is None else values[rows]
+
+        return Judge(len(rows), self.seed, some(self.labels), some(self.groups), some(self.order))
+
     def set_apart(self, size: int, among: NDArray[np.int64] | None = None) -> Split:
         """Set about ``size`` rows apart: exactly so many unless groups or equal times forbid it.
 

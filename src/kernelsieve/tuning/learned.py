@@ -32,7 +32,7 @@ from kernelsieve.kernels.learning.rates import Fit
 from kernelsieve.kernels.matrix import product_work
 from kernelsieve.kernels.product import log_distances
 from kernelsieve.sources.base import Source
-from kernelsieve.tuning.judge import Judge
+from kernelsieve.tuning.judge import Judge, Split
 from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, RidgeErrors, SetApart
 
 Array = NDArray[np.float64]
@@ -286,9 +286,8 @@ def choose_learned(
     exact = n <= options.exact_rows
     began = time.monotonic()
     deadline = math.inf if time_limit is None else began + time_limit
-    everything, nothing = np.arange(n), np.empty(0, dtype=np.int64)
-    few = n // 5 < options.reported_rows
-    among, unseen = (everything, nothing) if few else judge.set_apart(_share(n, options))
+    among, unseen = rows_set_apart(n, judge, options)
+    few = not len(unseen)
     search = (KernelSearch if searcher is None else searcher)(
         rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact,
         simpler and exact,
@@ -328,12 +327,16 @@ def choose_learned(
     )
 
 
-def _share(n: int, options: LearnOptions) -> int:
-    """Rows for the reported error: a fifth, up to so many that they tell within a per cent.
+def rows_set_apart(n: int, judge: Judge, options: LearnOptions | None = None) -> Split:
+    """Rows that choose a kernel, and those for the reported error, of which small tables have none.
 
-    Where few rows make most of the error they do not; beyond 100,000 rows there are more to spare.
+    They are a fifth, up to so many that they tell within a per cent. Where few rows make most of
+    the error they do not; beyond 100,000 rows there are more to spare.
     """
-    return min(n // 5, max(20 * options.reported_rows, n // 25))
+    least = (LearnOptions() if options is None else options).reported_rows
+    if n // 5 < least:
+        return Split(np.arange(n), np.empty(0, dtype=np.int64))
+    return judge.set_apart(min(n // 5, max(20 * least, n // 25)))
 
 
 @dataclass

@@ -1,0 +1,175 @@
+"""Functions of a skewed target: what a model is fitted to in place of it, and the way back.
+
+Prices, incomes and counts have a few large values, and their noise grows with their size. The
+square root and the logarithm even that out. Predictions are means of the target itself: what the
+function bends is made up for by the spread of the errors, as Duan's smearing estimate does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelsieve._state import Persistent, choice, number, wrong
+from kernelsieve.sources.base import Source, recoded
+
+NAMES = ("sqrt", "log")
+LARGEST = 1e300
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TargetTransform(Persistent):
+    """A function of the target that a model is fitted to.
+
+    Attributes
+    ----------
+    name : "sqrt" or "log"
+    low, high : float
+        The range of the targets of the fit. Predictions stay in it.
+    shift : float
+        Added to the target before the logarithm; 0 if no target is 0.
+    correction : float
+        What turns a prediction back into a mean: a variance that is added to the square, or the
+        factor of the exponential.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts = np.array([0.0, 1.0, 3.0, 120.0])
+    >>> transform = TargetTransform.of("log", counts)
+    >>> transform.label("visits")
+    'log(visits + 1)'
+    >>> transform.mean(transform(counts)).round(6).tolist()
+    [0.0, 1.0, 3.0, 120.0]
+    """
+
+    name: str
+    low: float
+    high: float
+    shift: float
+    correction: float
+
+    _state_fields: ClassVar = {
+        "name": choice(*NAMES),
+        "low": number(0.0, LARGEST),
+        "high": number(0.0, LARGEST),
+        "shift": number(0.0, LARGEST),
+        "correction": number(0.0, LARGEST),
+    }
+
+    def _complete(self) -> None:
+        if self.high < self.low:
+            wrong("high", f"is {self.high}, below low={self.low}")
+        if self.name == "log" and self.low + self.shift <= 0.0:
+            wrong("shift", f"is {self.shift}: the smallest target has no logarithm")
+
+    @classmethod
+    def of(cls, name: str, targets: NDArray[Any]) -> TargetTransform:
+        """The function for these targets, without a correction.
+
+        Parameters
+        ----------
+        name : "sqrt" or "log"
+        targets : ndarray
+            At least 0.
+
+        Returns
+        -------
+        TargetTransform
+        """
+        low, high = float(targets.min()), float(targets.max())
+        if low < 0.0:
+            raise ValueError(
+                f"target_transform={name!r}: y reaches {low:.6g}, and must be at least 0; pass "
+                "target_transform=None, or shift y"
+            )
+        shift, correction = 0.0, 0.0
+        if name == "log":
+            positive = targets[targets > 0.0]
+            shift = float(positive.min()) if low == 0.0 and len(positive) else float(low == 0.0)
+            correction = 1.0
+        return cls(name, low, high, shift, correction)
+
+    def __call__(self, targets: NDArray[Any]) -> Array:
+        """Transform targets; those below the range are taken for its lower end."""
+        targets = np.maximum(np.asarray(targets, dtype=np.float64), self.low)
+        return np.log(targets + self.shift) if self.name == "log" else np.sqrt(targets)
+
+    def of_rows(self, rows: Source) -> Source:
+        """Rows with transformed targets."""
+        return recoded(rows, partial(_transformed, self), rows.target_shape)
+
+    def mean(self, predicted: NDArray[Any]) -> Array:
+        """The mean of the target where this was predicted of its transform."""
+        return np.clip(self._mean(predicted), self.low, self.high)
+
+    def _mean(self, predicted: NDArray[Any]) -> Array:
+        predicted = np.asarray(predicted, dtype=np.float64)
+        if self.name == "log":
+            with np.errstate(over="ignore"):
+                return self.correction * np.exp(predicted) - self.shift
+        return np.maximum(predicted, 0.0) ** 2 + self.correction
+
+    def back(self, predicted: Any, with_deviation: bool) -> Any:
+        """Means of the target, or means and deviations, in the float type of what was predicted."""
+        if not with_deviation:
+            return self.mean(predicted).astype(predicted.dtype)
+        mean, deviation = predicted
+        spread = self.deviation(mean, deviation)
+        return self.mean(mean).astype(mean.dtype), spread.astype(deviation.dtype)
+
+    def deviation(self, predicted: NDArray[Any], deviation: NDArray[Any]) -> Array:
+        """The standard deviation of the target where its transform is normal with these moments.
+
+        It is at most the range of the targets.
+        """
+        variance = np.square(np.asarray(deviation, dtype=np.float64))
+        with np.errstate(over="ignore"):
+            if self.name == "log":  # of a lognormal variable
+                found = (self._mean(predicted) + self.shift) * np.sqrt(np.expm1(variance))
+            else:  # of the square of a normal variable
+                root = np.maximum(np.asarray(predicted, dtype=np.float64), 0.0)
+                found = np.sqrt(4.0 * root**2 * variance + 2.0 * variance**2)
+        return np.minimum(found, self.high - self.low)
+
+    def corrected(
+        self, targets: Array, predicted: Array, weights: Array | None = None
+    ) -> TargetTransform:
+        """The same with the correction that rows ask for whose transforms were predicted.
+
+        Parameters
+        ----------
+        targets, predicted : ndarray of shape (n,)
+            Targets, and what was predicted of their transforms without them.
+        weights : ndarray of shape (n,), optional
+
+        Returns
+        -------
+        TargetTransform
+        """
+        errors = self(targets) - predicted
+        with np.errstate(over="ignore"):
+            each = np.exp(errors) if self.name == "log" else errors**2
+        found = float(np.average(each, weights=weights))
+        return replace(self, correction=min(found, LARGEST))
+
+    def label(self, target: str = "") -> str:
+        """What the model is fitted to, in words: "log(price)"."""
+        plus = f" + {self.shift:g}" if self.shift else ""
+        return f"{self.name}({target or 'y'}{plus})"
+
+
+def target_label(model: Any, target: str = "") -> str:
+    """What a fitted model predicts before it turns it back: the target, or "log(price)"."""
+    transform = getattr(model, "target_transform_", None)
+    return target if transform is None else transform.label(target)
+
+
+def _transformed(transform: TargetTransform, y: Any, weights: Any) -> tuple[Array, Any]:
+    return transform(y), weights
