@@ -159,6 +159,7 @@ class _Trial:
     ) -> _Trial:
         """Choose a kernel for each transform on some of the rows."""
         block, inner = rows.take(some), judge.among(some)
+        repeat = len(some) == rows.shape[0]  # there are no other rows to judge
         source = ArraySource(block.X, block.y, block.weights)
         predicted = {}
         for name, transform in transforms.items():
@@ -166,7 +167,7 @@ class _Trial:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit that follows gives its own
                 limit = None if math.isinf(seconds) else seconds
-                found = choose(shown, judge=inner, time_limit=limit)
+                found = choose(shown, judge=inner, repeat=repeat, time_limit=limit)
             unseen = found.unseen
             assert found.residuals is not None  # the kernel is exact with so few rows
             predicted[name] = (shown.take(unseen).y - found.residuals)[:, 0]

@@ -107,14 +107,13 @@ class TargetTransform(Persistent):
 
     def mean(self, predicted: NDArray[Any]) -> Array:
         """The mean of the target where this was predicted of its transform."""
-        return np.clip(self._mean(predicted), self.low, self.high)
-
-    def _mean(self, predicted: NDArray[Any]) -> Array:
         predicted = np.asarray(predicted, dtype=np.float64)
-        if self.name == "log":
-            with np.errstate(over="ignore"):
-                return self.correction * np.exp(predicted) - self.shift
-        return np.maximum(predicted, 0.0) ** 2 + self.correction
+        with np.errstate(over="ignore"):
+            if self.name == "log":
+                found = self.correction * np.exp(predicted) - self.shift
+            else:
+                found = np.maximum(predicted, 0.0) ** 2 + self.correction
+        return np.clip(found, self.low, self.high)
 
     def back(self, predicted: Any, with_deviation: bool) -> Any:
         """Means of the target, or means and deviations, in the float type of what was predicted."""
@@ -129,13 +128,13 @@ class TargetTransform(Persistent):
 
         It is at most the range of the targets.
         """
-        variance = np.square(np.asarray(deviation, dtype=np.float64))
         with np.errstate(over="ignore"):
+            variance = np.square(np.asarray(deviation, dtype=np.float64))
+            mean = self.mean(predicted)
             if self.name == "log":  # of a lognormal variable
-                found = (self._mean(predicted) + self.shift) * np.sqrt(np.expm1(variance))
+                found = (mean + self.shift) * np.sqrt(np.expm1(np.minimum(variance, 100.0)))
             else:  # of the square of a normal variable
-                root = np.maximum(np.asarray(predicted, dtype=np.float64), 0.0)
-                found = np.sqrt(4.0 * root**2 * variance + 2.0 * variance**2)
+                found = np.sqrt(4.0 * mean * variance + 2.0 * variance**2)
         return np.minimum(found, self.high - self.low)
 
     def corrected(

@@ -248,6 +248,7 @@ def choose_learned(
     judge: Judge | None = None,
     options: LearnOptions | None = None,
     simpler: bool = False,
+    repeat: bool | None = None,
     searcher: Callable[..., KernelSearch] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
@@ -268,6 +269,9 @@ def choose_learned(
     options : LearnOptions, optional
     simpler : bool, default False
         Whether to name simpler kernels, too, where the kernel is exact.
+    repeat : bool, optional
+        Whether folds that repeat the choice report the error, not rows set apart. None repeats it
+        where rows are few.
     searcher : callable, optional
         Makes another KernelSearch, for another kind of kernels.
     time_limit : float, optional
@@ -286,7 +290,7 @@ def choose_learned(
     exact = n <= options.exact_rows
     began = time.monotonic()
     deadline = math.inf if time_limit is None else began + time_limit
-    among, unseen = rows_set_apart(n, judge, options)
+    among, unseen = rows_set_apart(n, judge, options, repeat)
     few = not len(unseen)
     search = (KernelSearch if searcher is None else searcher)(
         rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact,
@@ -327,14 +331,16 @@ def choose_learned(
     )
 
 
-def rows_set_apart(n: int, judge: Judge, options: LearnOptions | None = None) -> Split:
-    """Rows that choose a kernel, and those for the reported error, of which small tables have none.
+def rows_set_apart(
+    n: int, judge: Judge, options: LearnOptions | None = None, repeat: bool | None = None
+) -> Split:
+    """Rows that choose a kernel, and those for the reported error: none if the choice is repeated.
 
     They are a fifth, up to so many that they tell within a per cent. Where few rows make most of
     the error they do not; beyond 100,000 rows there are more to spare.
     """
     least = (LearnOptions() if options is None else options).reported_rows
-    if n // 5 < least:
+    if n // 5 < least if repeat is None else repeat:
         return Split(np.arange(n), np.empty(0, dtype=np.int64))
     return judge.set_apart(min(n // 5, max(20 * least, n // 25)))
 
