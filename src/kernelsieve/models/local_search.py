@@ -29,7 +29,7 @@ Rows = NDArray[np.int64]
 NEIGHBOURS = 32
 # In units of one over the median distance of the last neighbour, and of the process' variance.
 RATES = (0.0625, 0.25, 1.0, 4.0)
-NOISES = (0.01, 0.1, 0.4, 1.5, 6.0)
+NOISES = (0.001, 0.01, 0.1, 0.4, 1.5, 6.0)
 # Coordinates of pairs of a row that judges and another row: some ten seconds on two cores; the
 # fewest rows that judge, and that choose the distance; the most that choose rate and noise.
 SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS, MOST_CHOOSERS = 2e10, 1000, 250, 1000
