@@ -122,6 +122,8 @@ def test_of_few_rows_each_fold_is_judged_by_the_choice_of_the_others():
     model = KernelRidgeCV(random_state=0).fit(X, y)
     squares = found.residuals**2
     assert abs(model.best_rmse_ / np.sqrt(squares.mean()) - 1.0) < 0.5
+    again = KernelRidgeCV(random_state=0, target_transform=found.transform.name).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))  # the trial's kernel is kept
 
 
 def test_the_reported_error_is_that_of_other_rows():

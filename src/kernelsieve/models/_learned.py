@@ -109,6 +109,7 @@ def fit_learned(
     verbose: int,
     simpler: bool = False,
     max_order: int | None = None,
+    chosen: Chosen | None = None,
 ) -> LearnedRidge:
     """Learn a kernel and fit a ridge on it to all rows.
 
@@ -130,15 +131,19 @@ def fit_learned(
         Whether ``chosen`` names simpler kernels, too.
     max_order : int, optional
         The columns of the largest parts of the model; None sets no limit.
+    chosen : Chosen, optional
+        The choice of the kernel, if it was made already.
     """
     began = time.monotonic()
-    chosen = kernel_choice(ridge, alphas, judge.seed, max_order)(
-        rows,
-        judge=judge,
-        simpler=simpler,
-        time_limit=None if time_limit is None else time_limit - _kept(rows.shape[0], time_limit),
-        verbose=verbose,
-    )
+    if chosen is None:
+        kept = 0.0 if time_limit is None else _kept(rows.shape[0], time_limit)
+        chosen = kernel_choice(ridge, alphas, judge.seed, max_order)(
+            rows,
+            judge=judge,
+            simpler=simpler,
+            time_limit=None if time_limit is None else time_limit - kept,
+            verbose=verbose,
+        )
     options: dict[str, Any] = {"random_state": judge.seed, "n_jobs": ridge.n_jobs}
     parts = isinstance(chosen.kernel, Anova)
     kind = NystromFeatures if chosen.exact or parts else AutoFeatures

@@ -45,10 +45,13 @@ class TransformChoice:
     residuals : ndarray of shape (n_unseen, 1) or None
         In units of the target, at the rows that report the error: where trials took all rows, each
         fold by what the others choose. None leaves it to the fit, whose unseen rows had no part.
+    chosen : Chosen or None
+        The kernel for this transform, where trials took all rows.
     """
 
     transform: TargetTransform | None
     residuals: Array | None = None
+    chosen: Chosen | None = None
 
 
 def is_skewed(targets: Array) -> bool:
@@ -103,14 +106,16 @@ def choose_transform(
     everywhere = np.ones(len(trial.targets), dtype=bool)
     best = trial.best(everywhere)
     transform = trial.transform(best, everywhere)
-    if wanted != "auto" or len(some) < rows.shape[0]:
+    if len(some) < rows.shape[0]:
         return TransformChoice(transform)
     predicted = np.empty(len(trial.targets))
     for fold in trial.folds:
         others = ~fold
         name = trial.best(others)
         predicted[fold] = trial.means(name, others)[fold]
-    return TransformChoice(transform, (trial.targets - predicted)[:, None])
+    for warning in trial.warned[best]:
+        warnings.warn(warning, stacklevel=5)
+    return TransformChoice(transform, (trial.targets - predicted)[:, None], trial.chosen[best])
 
 
 def _range(rows: Source) -> Array:
@@ -139,6 +144,9 @@ class _Trial:
         What was predicted of the transform.
     folds : tuple of ndarray of bool of shape (n,)
         Rows that were predicted together.
+    chosen : mapping of str or None to Chosen
+    warned : mapping of str or None to list of Warning
+        What their searches warned of.
     """
 
     targets: Array
@@ -146,6 +154,8 @@ class _Trial:
     transforms: Mapping[str | None, TargetTransform | None]
     predicted: Mapping[str | None, Array]
     folds: tuple[NDArray[np.bool_], ...]
+    chosen: Mapping[str | None, Chosen]
+    warned: Mapping[str | None, list[Warning]]
 
     @classmethod
     def of(
@@ -161,19 +171,22 @@ class _Trial:
         block, inner = rows.take(some), judge.among(some)
         repeat = len(some) == rows.shape[0]  # there are no other rows to judge
         source = ArraySource(block.X, block.y, block.weights)
-        predicted = {}
+        predicted: dict[str | None, Array] = {}
+        chosen: dict[str | None, Chosen] = {}
+        warned: dict[str | None, list[Warning]] = {}
         for name, transform in transforms.items():
             shown = source if transform is None else transform.of_rows(source)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fit that follows gives its own
-                limit = None if math.isinf(seconds) else seconds
+            limit = None if math.isinf(seconds) else seconds
+            with warnings.catch_warnings(record=True) as caught:  # of one of them only
+                warnings.simplefilter("always")
                 found = choose(shown, judge=inner, repeat=repeat, time_limit=limit)
-            unseen = found.unseen
             assert found.residuals is not None  # the kernel is exact with so few rows
-            predicted[name] = (shown.take(unseen).y - found.residuals)[:, 0]
-        there = block.take(unseen)
-        folds = tuple(np.isin(unseen, held.apart) for held in found.held)
-        return cls(there.y[:, 0], there.weights, transforms, predicted, folds)
+            predicted[name] = (shown.take(found.unseen).y - found.residuals)[:, 0]
+            chosen[name] = found
+            warned[name] = [each.message for each in caught if isinstance(each.message, Warning)]
+        there = block.take(found.unseen)
+        folds = tuple(np.isin(found.unseen, held.apart) for held in found.held)
+        return cls(there.y[:, 0], there.weights, transforms, predicted, folds, chosen, warned)
 
     def transform(self, name: str | None, told: NDArray[np.bool_]) -> TargetTransform | None:
         """A transform, with the correction that some of the rows ask for."""

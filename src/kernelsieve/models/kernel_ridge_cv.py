@@ -292,6 +292,7 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
             time_limit=None if limit is None else max(limit - time.monotonic() + began, 0.1),
             verbose=self.verbose,
             max_order=max_order,
+            chosen=choice.chosen,
         )
         tried = learned.chosen.tried
         self.cv_results_ = {
