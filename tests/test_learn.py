@@ -472,6 +472,16 @@ def test_reported_errors_come_from_rows_that_chose_nothing():
     assert np.sort(few.unseen).tolist() == list(range(120))  # folds: every row judges once
 
 
+@pytest.mark.parametrize("n", [240, 1200])
+def test_three_groups_are_enough_and_two_are_not(n):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(n, 2)), np.arange(n) % 3
+    y = np.exp(2.0 * X[:, 0])  # skewed: transforms would need groups of their own
+    assert KernelRidgeCV(random_state=0).fit(X, y, groups=groups).best_rmse_ < 0.5 * y.std()
+    with pytest.raises(ValueError, match="groups has 2 different values: at least 3 are needed"):
+        KernelRidgeCV(random_state=0).fit(X, y, groups=groups % 2)
+
+
 def test_groups_and_times_are_kept_together():
     """Rows of a group repeat each other: only groups reveal the error at new ones."""
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from kernelsieve._random import keyed_rows
 from kernelsieve.models.target_transform import NAMES, TargetTransform
 from kernelsieve.sources.base import ArraySource, Source
 from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.learned import Chosen, rows_set_apart
+from kernelsieve.tuning.learned import FEWEST_GROUPS, Chosen, rows_set_apart
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -96,12 +96,14 @@ def choose_transform(
             return TransformChoice(None)
         if not is_skewed(next(iter(rows.parts(rows.shape[0]))).y[:, 0]):
             return TransformChoice(None)
+    among, _ = rows_set_apart(rows.shape[0], judge)
+    some = np.sort(among[keyed_rows(len(among), TRIAL_ROWS, judge.seed, "target transforms")])
+    if wanted == "auto" and judge.among(some).n_groups < FEWEST_GROUPS:
+        return TransformChoice(None)
     names = (None, *NAMES) if wanted == "auto" else (wanted,)
     transforms = {
         name: None if name is None else TargetTransform.of(name, _range(rows)) for name in names
     }
-    among, _ = rows_set_apart(rows.shape[0], judge)
-    some = np.sort(among[keyed_rows(len(among), TRIAL_ROWS, judge.seed, "target transforms")])
     trial = _Trial.of(rows, some, judge, transforms, choose, seconds / len(names))
     everywhere = np.ones(len(trial.targets), dtype=bool)
     best = trial.best(everywhere)
@@ -193,8 +195,12 @@ class _Trial:
         transform = self.transforms[name]
         if transform is None:
             return None
-        weights = None if self.weights is None else self.weights[told]
-        return transform.corrected(self.targets[told], self.predicted[name][told], weights)
+        targets, predicted = self.targets[told], self.predicted[name][told]
+        return transform.corrected(targets, predicted, self._weights(told))
+
+    def _weights(self, told: NDArray[np.bool_]) -> Array | None:
+        """Of some of the rows; None if they are all 0, too."""
+        return None if self.weights is None or not self.weights[told].any() else self.weights[told]
 
     def means(self, name: str | None, told: NDArray[np.bool_]) -> Array:
         """Predictions of the target."""
@@ -205,7 +211,7 @@ class _Trial:
         """What some of the rows choose."""
         if None not in self.transforms:
             return next(iter(self.transforms))
-        weights = None if self.weights is None else self.weights[told]
+        weights = self._weights(told)
         squares = {
             name: np.square(self.means(name, told) - self.targets)[told] for name in self.transforms
         }

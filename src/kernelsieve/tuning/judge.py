@@ -6,6 +6,7 @@ features, not of alpha.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -85,6 +86,11 @@ class Judge:
         """Whether any rows may judge any others: there are no groups and no times."""
         return self.groups is None and self.order is None
 
+    @property
+    def n_groups(self) -> float:
+        """The number of groups; without groups no number is too small."""
+        return math.inf if self.groups is None else len(np.unique(self.groups))
+
     def among(self, rows: NDArray[np.int64]) -> Judge:
         """The judge of some of the rows alone, by their places among them."""
 
@@ -129,6 +135,7 @@ class Judge:
         """Split into ``count`` folds, each of which judges once.
 
         In time order a fold is judged by what was learned before it, so the first rows never judge.
+        There are no more folds than groups.
 
         Parameters
         ----------
@@ -150,7 +157,7 @@ class Judge:
             rows = rows[np.argsort(self.order[rows], kind="stable")]
             splitter = TimeSeriesSplit(count)
         elif groups is not None:
-            splitter = GroupKFold(count, **options)
+            splitter = GroupKFold(min(count, len(np.unique(groups))), **options)
         elif labels is not None:
             splitter = StratifiedKFold(count, **options)
         for choose, judge in splitter.split(rows, labels, groups):

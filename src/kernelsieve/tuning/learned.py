@@ -38,6 +38,7 @@ from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, RidgeErrors, S
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+FEWEST_GROUPS = 3
 FEW_ROWS = 200  # of fewer a best width means little, and nobody is warned of it
 
 
@@ -287,6 +288,11 @@ def choose_learned(
     options = LearnOptions() if options is None else options
     n = rows.shape[0]
     judge = Judge(n, seed) if judge is None else judge
+    if judge.n_groups < FEWEST_GROUPS:
+        raise ValueError(
+            f"groups has {judge.n_groups} different values: at least {FEWEST_GROUPS} are needed, "
+            "one to choose a kernel, one to judge it and one for the error that is reported"
+        )
     exact = n <= options.exact_rows
     began = time.monotonic()
     deadline = math.inf if time_limit is None else began + time_limit
