@@ -302,9 +302,9 @@ class TableModel(PersistentEstimator):
         self.encoder_ = TableEncoder([*self.drop, self.target_], self.strict, self.keep)
         X = self._fit_encoder(self.encoder_, table, y, seed)
         note_leaks(table, self.target_, y, self.task_, self.encoder_.sources)
-        judged = self._judged(table, y, seed, progress)
+        judged, trial = self._judged(table, y, seed, progress)
         progress("fitting to all rows")
-        self.model_ = self._fitted(X, y, seed)
+        self.model_ = self._fitted(X, y, seed, trial)
         progress("explaining")
         self.facts_ = {
             "target": self.target_,
@@ -421,8 +421,8 @@ class TableModel(PersistentEstimator):
 
     def _judged(
         self, table: Table, y: NDArray[Any], seed: int, progress: Progress
-    ) -> dict[str, Any]:
-        """Score a model of some rows on rows that nothing was learned from."""
+    ) -> tuple[dict[str, Any], Any]:
+        """Score a model of some rows on rows that nothing was learned from; also that model."""
         train, test = self._split(y, seed)
         # The same columns are used: fewer rows may not show what looks like an identifier.
         used = self.encoder_.sources
@@ -454,7 +454,7 @@ class TableModel(PersistentEstimator):
                                (losses, took), self.task_, seed)  # fmt: skip
         progress("explaining")
         constant = _Constant(y[train], self.task_)
-        return {
+        facts = {
             "test rows": len(test),
             "scores": scores(y[test], *answers),
             "confusion": matrix,
@@ -462,6 +462,7 @@ class TableModel(PersistentEstimator):
             "verdict": verdict,
             "columns": column_importances(trial, X_test, y[test], encoder, seed),
         }
+        return facts, trial
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
@@ -533,8 +534,11 @@ class TableModel(PersistentEstimator):
             "kernel": kernel, "degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs
         }  # fmt: skip
 
-    def _fitted(self, X: Any, y: NDArray[Any], seed: int) -> Any:
-        """A model of these rows; its alpha and gamma are kept."""
+    def _fitted(self, X: Any, y: NDArray[Any], seed: int, trial: Any = None) -> Any:
+        """A model of these rows; its alpha and gamma are kept.
+
+        What it learns of the target is what the ``trial`` on some of them has chosen.
+        """
         if self.max_order is not None and not self._learns():
             raise ValueError(
                 f"max_order={self.max_order} is for a learned kernel of dense columns: leave out "
@@ -551,8 +555,12 @@ class TableModel(PersistentEstimator):
             seconds = None if self.time_limit is None else 0.4 * self.time_limit
             alphas = self._alphas()
             if self.task_ == "regression":
+                transform = self.target_transform
+                if trial is not None and transform == "auto":
+                    tried = trial.target_transform_
+                    transform = None if tried is None or y.min() < 0.0 else tried.name
                 model = LearnedRidge(
-                    alphas, seed, seconds, self.n_jobs, self.max_order, self.target_transform
+                    alphas, seed, seconds, self.n_jobs, self.max_order, transform
                 ).fit(X, y)
                 self.alpha_, self.gamma_ = model.alpha, None
                 return model
