@@ -288,11 +288,11 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
         for name, value in facts["scores"].items()
     ]
-    target = repr(facts["target"])
-    if facts["learned target"] != facts["target"]:
-        target += f", learned as {facts['learned target']}"
+    transformed = facts["learned target"] != facts["target"]
     lines = {
-        "Model": f"{facts['task']} of {target}, {facts['rows']:,} rows, {facts['inputs']:,} inputs",
+        "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
+        f"{facts['inputs']:,} inputs",
+        **({"Learned target": facts["learned target"]} if transformed else {}),
         "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
         "Features": f"{facts['features']:,} of {facts['method']}",
         f"{facts['test rows']:,} test rows": f"\n{'':<18}".join(scores),
