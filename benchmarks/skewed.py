@@ -129,9 +129,10 @@ def main() -> None:
             trees = np.log([min(e["boosting"], e["extra trees"]) for e in found])
             chosen = [r["transform"] or "-" for r in report.select(table=name, method="default")]
             ratios = (default - plain, default - trees, plain - trees)
-            rows.append((name.split("/")[1].split("-")[0], " ".join(chosen), *map(np.mean, ratios)))
+            means = [round(float(ratio.mean()), 3) for ratio in ratios]
+            rows.append((name.split("/")[1].split("-")[0], " ".join(chosen), *means))
             report.print(f"{rows[-1][0]}: {chosen}, {rows[-1][2]:+.3f} {rows[-1][3]:+.3f}")
-        heads = ("table", "transform", "to as it is", "to trees", "as it is to trees")
+        heads = ("table", "learned", "/ as it is", "/ trees", "as it is / trees")
         report.table("Logarithms of ratios of test RMSE", heads, rows)
         for what, some in (("designed on", DESIGNED_ON), ("others", OTHERS)):
             kept = [row for row, name in zip(rows, names, strict=True) if name in some]
