@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -131,6 +132,43 @@ def test_as_many_rows_judge_as_there_is_time_for(monkeypatch, work, n_judged):
     assert abs(decide[trial.judged].mean() - 0.5) < 0.01
     every = local_search.choose_correction(Product(1.0), block, block.y, judges, ~decide, 1)
     assert len(trial.residuals) == len(trial.judged) == len(every.judged)
+
+
+class Clock:
+    """Time that passes by some seconds for every row whose neighbours are looked for."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.searched = 0.0, []
+        found = local_search._Search.found
+
+        def timed(search, placed, correction, some):
+            self.now += seconds * len(some)
+            self.searched.append(str(placed.metric))
+            return found(search, placed, correction, some)
+
+        monkeypatch.setattr(local_search._Search, "found", timed)
+        monkeypatch.setattr(local_search.time, "monotonic", lambda: self.now)
+
+
+@pytest.mark.parametrize(
+    ("limit", "n_distances", "n_judged"),
+    [(math.inf, 4, 1202), (1000.0, 4, 1202), (90.0, 4, (400, 602)), (5.0, 0, None)],
+)
+def test_distances_and_judges_that_there_is_time_for(monkeypatch, limit, n_distances, n_judged):
+    clock = Clock(monkeypatch, 0.05)
+    X, judges = rows(4000, 2), np.arange(0, 3606, 3)
+    block, decide = Block(X, rough(X)[:, None]), np.arange(1202) % 2 == 0
+    trial = local_search.choose_correction(
+        Product(1.0), block, block.y, judges, decide, 1, deadline=limit
+    )
+    assert clock.now <= 1.05 * limit
+    if n_judged is None:
+        assert trial is None
+        assert clock.now <= 0.05 * local_search.PROBED_ROWS
+        return
+    assert len(set(clock.searched)) == n_distances
+    low, high = n_judged if isinstance(n_judged, tuple) else (n_judged, n_judged)
+    assert low <= len(trial.judged) <= high
 
 
 def test_boxes_in_their_order_are_small():

@@ -27,7 +27,7 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.local_search import seconds_of_search
+from kernelsieve.models.local_search import least_seconds
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge, mean_by_regression
 from kernelsieve.tuning.learned import Chosen, LearnOptions, choose_learned
@@ -167,9 +167,9 @@ def fit_learned(
     if len(unseen) < 2 or time.monotonic() > deadline:
         return learned
     nearest = learned
-    in_time = seconds_of_search(*rows.shape, len(unseen)) <= deadline - time.monotonic()
+    in_time = least_seconds(rows.shape[0]) <= deadline - time.monotonic()
     if local and in_time and max_order is None and model._why_not_local(rows) is None:
-        nearest = _corrected(learned, rows)
+        nearest = _corrected(learned, rows, deadline)
     if chosen.full is None or time.monotonic() > deadline:
         return nearest.told()
     stop = Stop(LARGEST_TOL, 1, deadline, quiet=True)
@@ -224,9 +224,11 @@ def affordable_size(n_rows: int, size: int, seconds: float, block: float) -> int
     return max(min(size, FEWEST_FEATURES), int(size * math.sqrt(max(seconds, 0.0) / needed)))
 
 
-def _corrected(learned: LearnedRidge, rows: Source) -> LearnedRidge:
+def _corrected(learned: LearnedRidge, rows: Source, deadline: float) -> LearnedRidge:
     """The ridge with a correction by neighbours if that pays at half of the unseen rows."""
-    trial = learned.model._try_correction(rows, learned.unseen, learned.decide)
+    trial = learned.model._try_correction(rows, learned.unseen, learned.decide, deadline)
+    if trial is None:
+        return learned
     unseen, before = learned.unseen[trial.judged], learned.residuals[trial.judged]
     nearest = LearnedRidge(learned.model, learned.chosen, unseen, trial.residuals)
     weights = rows.take(unseen[nearest.decide]).weights

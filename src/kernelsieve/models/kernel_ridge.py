@@ -330,7 +330,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         elif refine == "local":
             apart = self._judges(rows.shape[0])
             everybody = np.ones(len(apart), dtype=bool)
-            self.local_ = self._try_correction(rows, apart, everybody).correction
+            trial = self._try_correction(rows, apart, everybody)
+            assert trial is not None  # there is no limit to its time
+            self.local_ = trial.correction
         elif refine:
             self._refine(rows, alpha, self._stop(began))
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
@@ -535,14 +537,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         to_beat = math.inf
         if self._why_not_local(rows) is None:
             tell = np.arange(len(apart)) % 2 == 1  # the others choose the distance and the rate
-            corrected = self._try_correction(rows, apart, ~tell)
-            places = corrected.judged
-            weights = None if judges.weights is None else judges.weights[places]
-            telling = None if weights is None else weights[tell[places]]
-            after, before = corrected.residuals[tell[places]], left_out[places][tell[places]]
-            if pays(after, before, telling, LOCAL_WORTH):
-                self.local_ = corrected.correction
-                to_beat = mean_square(corrected.residuals, weights)
+            corrected = self._try_correction(rows, apart, ~tell, limit.deadline)
+            if corrected is not None:
+                to_beat = self._take_if_it_pays(corrected, judges, left_out, tell)
         if full.affordable(*rows.shape):
             known = np.setdiff1d(np.arange(n), apart)
             stop = replace(limit, tol=max(self.tol, judge_tol(left_out, judges.y)))
@@ -554,6 +551,23 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
                 self.__dict__.pop("local_", None)
                 self._refine(rows, alpha, stop, start)
+
+    def _take_if_it_pays(
+        self,
+        corrected: CorrectionTrial,
+        judges: Block,
+        left_out: NDArray[np.float64],
+        tell: NDArray[np.bool_],
+    ) -> float:
+        """Correct predictions if that lowers the error at rows that tell; the error to beat."""
+        places = corrected.judged
+        weights = None if judges.weights is None else judges.weights[places]
+        telling = None if weights is None else weights[tell[places]]
+        after, before = corrected.residuals[tell[places]], left_out[places][tell[places]]
+        if not pays(after, before, telling, LOCAL_WORTH):
+            return math.inf
+        self.local_ = corrected.correction
+        return mean_square(corrected.residuals, weights)
 
     def _judges(self, n: int) -> NDArray[np.int64]:
         """Rows at which ways to refine are compared."""
@@ -578,9 +592,16 @@ class KernelRidge(RegressorMixin, FeatureModel):
         return None
 
     def _try_correction(
-        self, rows: Source, apart: NDArray[np.int64], decide: NDArray[np.bool_]
-    ) -> CorrectionTrial:
-        """A correction by neighbours; some of the rows apart choose its distance and rate."""
+        self,
+        rows: Source,
+        apart: NDArray[np.int64],
+        decide: NDArray[np.bool_],
+        deadline: float = math.inf,
+    ) -> CorrectionTrial | None:
+        """A correction by neighbours; some of the rows apart choose its distance and rate.
+
+        None if there is no time for it before the deadline.
+        """
         why_not = self._why_not_local(rows)
         if why_not is not None:
             raise ValueError(f"refine='local' needs {why_not}")
@@ -592,7 +613,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             some = whole.take(apart)
             residuals[apart] = self._left_out_residuals(some).reshape(some.y.shape)
         kernel = self.features_.kernel_
-        return choose_correction(kernel, whole, residuals, apart, decide, self.n_jobs)
+        return choose_correction(kernel, whole, residuals, apart, decide, self.n_jobs, deadline)
 
     def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
         return FullKernel(

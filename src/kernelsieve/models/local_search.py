@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,9 +36,12 @@ NOISES = (0.001, 0.01, 0.1, 0.4, 1.5, 6.0)
 # fewest rows that judge, and that choose the distance; the most that choose rate and noise.
 SEARCH_WORK, FEWEST_JUDGES, FEWEST_CHOOSERS, MOST_CHOOSERS = 2e10, 1000, 250, 1000
 CACHED_ROWS = 1024  # whose columns stay in a cache
-# Seconds on two cores, about: for a row, for a coordinate of a pair of rows, and for a row at which
-# all rates and noises are tried.
-ROW_SECONDS, PAIR_SECONDS, CHOOSER_SECONDS = 1.5e-5, 4e-10, 2e-3
+# Seconds on two cores, about: for a row before the first neighbours are looked for, and for a row
+# at which all rates and noises are tried.
+ROW_SECONDS, CHOOSER_SECONDS = 1e-5, 2e-3
+# With a time limit: rows that tell how long a search takes; the shares of the time that is left for
+# the choice by one distance, and for the judges; and the fewest rows that are worth a choice.
+PROBED_ROWS, CHOICE_SHARE, JUDGES_SHARE, LEAST_CHOOSERS = 16, 0.12, 0.5, 60
 
 
 def metrics(kernel: Kernel, X: NDArray[Any], n_jobs: int | None) -> Iterator[LocalMetric]:
@@ -105,13 +110,9 @@ def _thinned(places: Rows, most: int) -> Rows:
     return places[:: max(1, -(-len(places) // most))]
 
 
-def seconds_of_search(n_rows: int, n_columns: int, n_judges: int) -> float:
-    """How long ``choose_correction`` may take: four distances, and the best one at all judges."""
-    judges = min(n_judges, _most_judges(n_rows, n_columns))
-    choosers = min(judges // 2, _most_choosers(n_rows, n_columns))
-    pairs = (4 * choosers + judges) * n_rows
-    tried = CHOOSER_SECONDS * (choosers + min(n_judges // 2, MOST_CHOOSERS))
-    return ROW_SECONDS * n_rows + PAIR_SECONDS * pairs * n_columns + tried
+def least_seconds(n_rows: int) -> float:
+    """How long ``choose_correction`` takes before it knows how long the rest would take."""
+    return ROW_SECONDS * n_rows
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def choose_correction(
     judges: Rows,
     decide: NDArray[np.bool_],
     n_jobs: int | None,
-) -> CorrectionTrial:
+    deadline: float = math.inf,
+) -> CorrectionTrial | None:
     """The kind, distance, rate and noise with the least error at some of the judges.
 
     Parameters
@@ -153,10 +155,13 @@ def choose_correction(
     decide : ndarray of bool of shape (len(judges),)
         Those that have a say.
     n_jobs : int or None
+    deadline : float, optional
+        When the search has to be over, by the monotonic clock.
 
     Returns
     -------
-    CorrectionTrial
+    CorrectionTrial or None
+        None if there is no time for it.
     """
     weights = None if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
     used = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
@@ -167,16 +172,18 @@ def choose_correction(
     search = _Search(kernel, rows, residuals, used, n_jobs)
     some = _thinned(np.flatnonzero(say), _most_choosers(*rows.X.shape))
     few = _Choosers(judges[some], shares[some])
-    tried = (search.best(search.placed(metric), few) for metric in metrics(kernel, rows.X, n_jobs))
-    best = min(tried, key=_error)
-    best = min(best, search.best(best.placed.euclidean(), few), key=_error)
+    best = search.best_distance(few, deadline)
+    if best is None:
+        return None
     # Where boxes are left out, there is time for more judges.
     most = _most_judges(best.looked_at, best.placed.metric.n_coordinates)
+    most = min(most, best.affordable(JUDGES_SHARE, deadline))
     step = max(1, -(-len(judges) // most))
     judged = np.sort(np.concatenate([np.flatnonzero(half)[::step] for half in (decide, ~decide)]))
-    near, say, shares = search.found(best, judges[judged]), say[judged], shares[judged]
+    near = search.found(best.placed, best.correction, judges[judged])
+    say, shares = say[judged], shares[judged]
     some = _thinned(np.flatnonzero(say), MOST_CHOOSERS)
-    if len(some) > len(few.rows):
+    if len(some) > len(few.rows) and CHOOSER_SECONDS * len(some) < deadline - time.monotonic():
         many = _Choosers(judges[judged[some]], shares[some])
         best = search.best(best.placed, many, near.of(some))
     around = search.predicted[judges[judged]]
@@ -194,6 +201,11 @@ class _Choosers:
 
     rows: Rows
     shares: Array
+
+    def thinned(self, most: int) -> _Choosers:
+        """No more than so many of them."""
+        kept = _thinned(np.arange(len(self.rows)), most)
+        return _Choosers(self.rows[kept], self.shares[kept])
 
 
 @dataclass(frozen=True)
@@ -222,12 +234,18 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A correction, its error, and how many distances a row takes in the mean."""
+    """A correction, its error, and how many distances and seconds a row takes in the mean."""
 
     error: float
     correction: LocalCorrection
     placed: _Placed
-    looked_at: float
+    looked_at: float = 0.0
+    seconds: float = 0.0
+
+    def affordable(self, share: float, deadline: float) -> int:
+        """For how many rows, at least two, a share of the time that is left is enough."""
+        left = share * (deadline - time.monotonic())
+        return max(2, int(min(left / max(self.seconds, 1e-9), 2**31)))
 
 
 def _error(tried: _Tried) -> float:
@@ -262,8 +280,37 @@ class _Search:
         number_of[ordered] = np.arange(len(ordered))
         return _Placed(metric, ordered, number_of, points[ordered])
 
-    def best(self, placed: _Placed, choosers: _Choosers, near: Near | None = None) -> _Tried:
-        """The best correction by this distance; the choosers' neighbours may be known already."""
+    def best_distance(self, choosers: _Choosers, deadline: float) -> _Tried | None:
+        """The best correction of those by all distances that there is time for, if any."""
+        best: _Tried | None = None
+        for metric in metrics(self.kernel, self.rows.X, self.n_jobs):
+            began = time.monotonic()
+            placed = self.placed(metric)
+            fewer = self._in_time(placed, choosers, deadline)
+            if fewer is None:
+                return best
+            choosers = fewer
+            tried = self.best(placed, choosers)
+            best = tried if best is None else min(best, tried, key=_error)
+            now = time.monotonic()
+            if now - began > 2.0 * CHOICE_SHARE * (deadline - now):
+                return best
+        assert best is not None  # there is always a distance
+        return min(best, self.best(best.placed.euclidean(), choosers), key=_error)
+
+    def _in_time(self, placed: _Placed, choosers: _Choosers, deadline: float) -> _Choosers | None:
+        """As many choosers as there is time for; None if they are too few."""
+        if math.isinf(deadline):
+            return choosers
+        probed = choosers.rows[:PROBED_ROWS]
+        began = time.monotonic()
+        self.found(placed, self._kinds(placed)[0], probed)
+        seconds = (time.monotonic() - began) / len(probed) + CHOOSER_SECONDS
+        most = int(CHOICE_SHARE * (deadline - time.monotonic()) / seconds)
+        return choosers.thinned(most) if most >= min(LEAST_CHOOSERS, len(choosers.rows)) else None
+
+    def _kinds(self, placed: _Placed) -> tuple[LocalCorrection, LocalCorrection]:
+        """Corrections by residuals and by targets, with rates and noises that mean nothing yet."""
         ordered = placed.rows
         noises = shares = None
         if self.rows.weights is not None:
@@ -282,18 +329,23 @@ class _Search:
             1.0,
             np.ones(targets.shape[1]),
         )
-        of_targets = replace(
-            of_residuals, values=(targets - levels).astype(np.float32), levels=levels
-        )
-        tried = _Tried(np.inf, of_residuals, placed, 0.0)
+        values = (targets - levels).astype(np.float32)
+        return of_residuals, replace(of_residuals, values=values, levels=levels)
+
+    def best(self, placed: _Placed, choosers: _Choosers, near: Near | None = None) -> _Tried:
+        """The best correction by this distance; the choosers' neighbours may be known already."""
+        kinds = self._kinds(placed)
+        began = time.monotonic()
         if near is None:
-            near = self.found(tried, choosers.rows)
-        tried = replace(tried, looked_at=float(near.looked_at.mean()))
+            near = self.found(placed, kinds[0], choosers.rows)
+        seconds = (time.monotonic() - began) / len(choosers.rows)
+        tried = _Tried(np.inf, kinds[0], placed, float(near.looked_at.mean()), seconds)
         middle = float(np.median(near.distances[:, -1])) or 1.0
-        kinds = of_residuals, of_targets
         # Both have the same weights: one factor serves them, with residuals at level 0.
+        levels = kinds[1].levels
+        assert levels is not None  # of targets
         both = replace(
-            of_residuals,
+            kinds[0],
             values=np.hstack([kind.values for kind in kinds]),
             levels=np.append(np.zeros_like(levels), levels),
         )
@@ -306,11 +358,10 @@ class _Search:
                     tried = replace(tried, error=error, correction=correction)
         return tried
 
-    def found(self, tried: _Tried, rows: Rows) -> Near:
+    def found(self, placed: _Placed, correction: LocalCorrection, rows: Rows) -> Near:
         """The neighbours of some rows among the others."""
-        correction = tried.correction
         queries = correction.metric.coordinates(self.kernel, self.rows.X[rows])
-        left_out = tried.placed.number_of[rows]
+        left_out = placed.number_of[rows]
         _ = correction.boxes  # before the threads need them
         parts = map_row_blocks(
             lambda some: correction.neighbours(queries[some], left_out[some]),
