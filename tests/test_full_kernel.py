@@ -39,7 +39,7 @@ from kernelsieve.kernels import (
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import _refinement
-from kernelsieve.tuning.learned import LearnOptions
+from kernelsieve.tuning.learn_options import LearnOptions
 
 MIXED = Product(
     [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],

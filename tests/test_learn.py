@@ -36,7 +36,8 @@ from kernelsieve.models import _learned
 from kernelsieve.models._learned import _kept, affordable_size, block_seconds, products_seconds
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning.learned import LearnOptions, choose_learned
+from kernelsieve.tuning.learn_options import LearnOptions
+from kernelsieve.tuning.learned import choose_learned
 from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, SetApart
 
 MIXED = ["laplacian", "matern32", "matern52", "gaussian", "matern32", "categorical"]

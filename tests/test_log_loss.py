@@ -14,7 +14,8 @@ from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.models import _log_loss
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.learned import LearnOptions, choose_learned
+from kernelsieve.tuning.learn_options import LearnOptions
+from kernelsieve.tuning.learned import choose_learned
 
 
 def problem(outputs: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -30,7 +30,8 @@ from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.local_search import least_seconds
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge, mean_by_regression
-from kernelsieve.tuning.learned import Chosen, LearnOptions, choose_learned
+from kernelsieve.tuning.learn_options import LearnOptions
+from kernelsieve.tuning.learned import Chosen, choose_learned
 from kernelsieve.tuning.parts import choose_parts
 
 # From the largest on, which is the quickest to solve for. The alpha of a few thousand rows without

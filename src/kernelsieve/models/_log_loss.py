@@ -26,7 +26,7 @@ from kernelsieve.models._base import mixing_of
 from kernelsieve.models._learned import LearnedRidge
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Block, Source
-from kernelsieve.tuning.learned import Candidate, Held
+from kernelsieve.tuning.kernel_search import Candidate, Held
 
 Array = NDArray[np.float64]
 

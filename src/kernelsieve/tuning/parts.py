@@ -18,16 +18,15 @@ from kernelsieve.kernels.learning.parts import PartsFit, learn_parts
 from kernelsieve.kernels.learning.rates import Fit
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import sampled_rows
-from kernelsieve.tuning.learned import (
+from kernelsieve.tuning.kernel_search import (
     REFINED_BY,
     SCREENED_BY,
-    Chosen,
     Judged,
     KernelSearch,
-    LearnOptions,
     Rows,
-    choose_learned,
 )
+from kernelsieve.tuning.learn_options import LearnOptions
+from kernelsieve.tuning.learned import Chosen, choose_learned
 from kernelsieve.tuning.ridge_errors import RidgeErrors
 
 FAMILIES = ("laplacian", "matern32", "gaussian")
