@@ -408,6 +408,55 @@ def test_judges_leave_rows_out():
         assert judge.errors(ridges, np.array([0.1]))[0] == pytest.approx(found / judge.size[0])
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_row_that_is_left_out_has_no_part_in_the_mean_either(fit_intercept):
+    rng = np.random.default_rng(1)
+    X, y = uneven(25)
+    y, weights = y + 40.0, rng.uniform(0.5, 2.0, 25)
+    kernel, outside = Product(1.0), rng.permutation(25) < 9
+    block = ArraySource(X, y[:, None], weights).take(np.arange(25))
+    found = LeftOut(block, outside, fit_intercept).ridges(kernel)(np.array([0.1, 3.0]))
+    for alpha, residuals in zip((0.1, 3.0), found, strict=True):
+        for i, residual in zip(np.flatnonzero(outside), residuals[:, 0], strict=True):
+            others = np.delete(np.arange(25), i)
+            mean = np.average(y[others], weights=weights[others]) if fit_intercept else 0.0
+            K = kernel(X[others]) + np.diag(alpha / weights[others])
+            dual = np.linalg.solve(K, y[others] - mean)
+            predicted = mean + kernel(X[[i]], X[others])[0] @ dual
+            assert residual == pytest.approx(y[i] - predicted, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [300, 1100])
+def test_the_reported_error_is_that_of_a_model_of_all_rows(n):
+    """Rows that chose nothing, each predicted from all others; folds repeat the choice."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(n, 2))
+    y = np.sin(3.0 * X[:, 0]) * X[:, 1]
+    source = ArraySource(X, y[:, None])
+    chosen = choose_learned(source, seed=0, simpler=True)
+    for held in chosen.held:
+        kernel, alpha = held.candidates[0].kernel, held.candidates[0].alpha
+        for i in held.apart[:5]:
+            others = np.delete(np.arange(n), i)
+            mean = y[others].mean()
+            K = kernel(X[others]) + alpha * np.eye(n - 1)
+            dual = np.linalg.solve(K, y[others] - mean)
+            expected = y[i] - mean - (kernel(X[[i]], X[others]) @ dual).item()
+            found = chosen.residuals[np.flatnonzero(chosen.unseen == i)].item()
+            assert found == pytest.approx(expected, rel=1e-3, abs=1e-7)
+
+
+def test_rows_of_a_group_do_not_tell_each_others_errors():
+    """Pairs of equal rows: each would predict the other one, if both were not left out."""
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.normal(size=(600, 3)), 2, axis=0), np.repeat(rng.normal(size=600), 2)
+    groups = np.repeat(np.arange(600), 2)
+    alone = KernelRidgeCV(random_state=0).fit(X, y)
+    together = KernelRidgeCV(random_state=0).fit(X, y, groups=groups)
+    assert alone.best_rmse_ < 0.2 * y.std()
+    assert together.best_rmse_ > 0.95 * y.std()
+
+
 def test_rows_set_apart_are_predicted_from_the_others():
     X, y = uneven(40)
     apart = np.arange(40) % 4 == 0
@@ -464,7 +513,11 @@ def test_reported_errors_come_from_rows_that_chose_nothing():
     again = choose_learned(ArraySource(X, spoiled[:, None]), seed=0)
     assert again.kernel == chosen.kernel
     assert again.alpha == chosen.alpha
-    assert np.abs(again.residuals).min() > 900
+    one = y.copy()
+    one[chosen.unseen[7]] = 1e3  # and it has no part in its own prediction
+    alone = choose_learned(ArraySource(X, one[:, None]), seed=0)
+    moved = 1e3 - y[chosen.unseen[7]]
+    assert alone.residuals[7, 0] == pytest.approx(chosen.residuals[7, 0] + moved, abs=1e-6)
     few = choose_learned(ArraySource(X[:120], y[:120, None]), seed=0)
     assert np.sort(few.unseen).tolist() == list(range(120))  # folds: every row judges once
 

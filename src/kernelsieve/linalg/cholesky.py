@@ -118,15 +118,20 @@ def regularised_cholesky(gram: Array, alpha: float) -> tuple[Array, float]:
     return found
 
 
-def inverse_of(matrix: Array) -> tuple[float, Array]:
-    """log det and inverse of a positive definite matrix; a little is added where rounding asks."""
+def covariance_factor(matrix: Array) -> Array:
+    """The lower factor of a positive definite matrix; a little is added where rounding asks."""
     size = float(np.trace(matrix)) / len(matrix)
     found = first_factor(matrix, [jitter * size for jitter in COVARIANCE_JITTERS])
     if found is None:
         raise LinAlgError(
             "the covariance is not positive definite at any jitter: X holds huge values"
         )
-    inverse, _ = found
+    return found[0]
+
+
+def inverse_of(matrix: Array) -> tuple[float, Array]:
+    """log det and inverse of a positive definite matrix, as `covariance_factor` factors it."""
+    inverse = covariance_factor(matrix)
     log_determinant = 2.0 * float(np.log(np.diag(inverse)).sum())
     _apply("dpotri", inverse)
     inverse += np.tril(inverse, -1).T

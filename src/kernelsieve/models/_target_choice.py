@@ -181,7 +181,7 @@ class _Trial:
             limit = None if math.isinf(seconds) else seconds
             with warnings.catch_warnings(record=True) as caught:  # of one of them only
                 warnings.simplefilter("always")
-                found = choose(shown, judge=inner, repeat=repeat, time_limit=limit)
+                found = choose(shown, judge=inner, repeat=repeat, left_out=False, time_limit=limit)
             assert found.residuals is not None  # the kernel is exact with so few rows
             predicted[name] = (shown.take(found.unseen).y - found.residuals)[:, 0]
             chosen[name] = found

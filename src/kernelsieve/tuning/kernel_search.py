@@ -118,6 +118,7 @@ class KernelSearch:
     verbose: int
     exact: bool
     simpler: bool = False
+    left_out: bool = True
     tried: list[Judged] = field(default_factory=list)
     simple: list[Judged] = field(default_factory=list)
     scale: float = 1.0
@@ -248,9 +249,15 @@ class KernelSearch:
         return adjusted(judged.fit.kernel(learner.columns), judged.factor, judged.share)
 
     def residuals(self, kernel: Product | Anova, alpha: float, known: Rows, apart: Rows) -> Array:
-        """Residuals of a ridge on some rows at others."""
+        """Residuals at rows that had no part in a choice, of ridges as all rows will have them.
+
+        Each row is predicted from all others: they had no part in the choice either, and a ridge
+        without a part of the rows would be worse than the one that is fitted. Where rows belong
+        together or follow each other, or by request, from the rows that chose alone.
+        """
+        judge = self._left_out if self.left_out and self.judge.free else self._set_apart
         with one_thread_in_blas():
-            return self._set_apart(known, apart).ridges(kernel)(np.array([alpha]))[0]
+            return judge(known, apart).ridges(kernel)(np.array([alpha]))[0]
 
     def again(self, best: Judged) -> tuple[Judged, Learner]:
         """The same choice, with rates learned from all rows."""
@@ -311,8 +318,7 @@ class KernelSearch:
         """Rows that compare kernels: quick, with the exact kernel of some rows."""
         options = self.options
         if self.judge.free and len(among) <= options.left_out_rows:
-            judges = np.isin(among, others)
-            return LeftOut(self.rows.take(among), judges, *self._ridge())
+            return self._left_out(among, others)
         known, apart = self._known_and_apart(among, learners, others)
         return self._set_apart(self._some(known, options.known_rows), apart)
 
@@ -346,10 +352,19 @@ class KernelSearch:
             return None
         return self._set_apart(known, apart)
 
-    def _set_apart(self, known: Rows, apart: Rows) -> SetApart:
+    def _set_apart(self, known: Rows, apart: Rows) -> RidgeErrors:
+        return self._judges(SetApart, known, apart)
+
+    def _left_out(self, known: Rows, apart: Rows) -> RidgeErrors:
+        return self._judges(LeftOut, known, apart)
+
+    def _judges(
+        self, kind: type[LeftOut] | type[SetApart], known: Rows, apart: Rows
+    ) -> RidgeErrors:
+        """Rows that judge, and those that they are predicted from."""
         together = np.union1d(known, apart)
         judges = np.isin(together, apart)
-        return SetApart(self.rows.take(together), judges, *self._ridge())
+        return kind(self.rows.take(together), judges, *self._ridge())
 
     def _ridge(self) -> tuple[bool, int | None, bool]:
         """How a judge solves for its ridges."""

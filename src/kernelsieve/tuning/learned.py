@@ -78,6 +78,7 @@ def choose_learned(
     options: LearnOptions | None = None,
     simpler: bool = False,
     repeat: bool | None = None,
+    left_out: bool = True,
     searcher: Callable[..., KernelSearch] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
@@ -101,6 +102,9 @@ def choose_learned(
     repeat : bool, optional
         Whether folds that repeat the choice report the error, not rows set apart. None repeats it
         where rows are few.
+    left_out : bool, default True
+        Whether each row that tells the error is predicted from all others, as the model of all rows
+        will do it. False predicts all of them from the rows that chose, for comparisons.
     searcher : callable, optional
         Makes another KernelSearch, for another kind of kernels.
     time_limit : float, optional
@@ -128,7 +132,7 @@ def choose_learned(
     few = not len(unseen)
     search = (KernelSearch if searcher is None else searcher)(
         rows, judge, alphas, fit_intercept, options, deadline, seed, n_jobs, verbose, exact,
-        simpler and exact,
+        simpler and exact, left_out,
     )  # fmt: skip
     best, learner, full = search.run(among)
     search.warn_at_edge(best, len(learner.rows))

@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map
 from kernelsieve.kernels import Kernel
-from kernelsieve.kernels.learning.likelihood import without_constants
-from kernelsieve.linalg.cholesky import inverse_of, inverse_of_lower, regularised_cholesky
+from kernelsieve.linalg.cholesky import (
+    covariance_factor,
+    inverse_of_lower,
+    regularised_cholesky,
+    solve_triangle,
+)
 from kernelsieve.linalg.shifted_systems import ShiftedSystems
 from kernelsieve.sources.base import Block
 
@@ -46,7 +50,8 @@ class RidgeErrors(ABC):
         n_jobs: int | None = None,
         free_intercept: bool = False,
     ) -> None:
-        self.n_jobs, self.free_intercept = n_jobs, free_intercept
+        self.fit_intercept, self.n_jobs = fit_intercept, n_jobs
+        self.free_intercept = free_intercept
         # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
         self.X, self.outside = rows.X.astype(np.float64), outside
         weights = rows.weights_or_ones
@@ -75,21 +80,45 @@ class RidgeErrors(ABC):
 
 
 class LeftOut(RidgeErrors):
-    """Ridges on the exact kernel matrix; leave-one-out."""
+    """Ridges on the exact kernel matrix; leave-one-out.
+
+    With A = K + alpha I, and the rows that judge last, their block of A^-1 is L22^-T L22^-1, where
+    L22 is the last block of the Cholesky factor of A: no more of the inverse is needed.
+    """
 
     def ridges(self, kernel: Kernel) -> Ridges:
-        gram = kernel.between(self.X, self.X, self.n_jobs).astype(np.float64, copy=False)
+        judges = np.flatnonzero(self.outside)
+        order = np.append(np.flatnonzero(~self.outside), judges)
+        X, y, noises = self.X[order], self.y[order], 1.0 / self.weights[order]
+        gram = kernel.between(X, X, self.n_jobs).astype(np.float64, copy=False)
+        right, first = np.vstack([y.T, np.ones(len(y))]), len(y) - len(judges)
 
         def left_out(alpha: float) -> Array:
             shifted = gram.copy()
-            shifted.flat[:: len(gram) + 1] += alpha / self.weights
-            _, inverse = inverse_of(shifted)
+            shifted.flat[:: len(gram) + 1] += alpha * noises
+            lower = covariance_factor(shifted)
+            last = np.ascontiguousarray(lower[first:, first:])
+            half = solve_triangle(lower, right)
+            *solved, sums = solve_triangle(last, half[:, first:], transposed=True)
+            dual, diagonal = np.transpose(solved), np.square(inverse_of_lower(last)).sum(axis=0)
             if self.free_intercept:
-                inverse = without_constants(inverse)
-            residuals: Array = (inverse @ self.y) / np.diag(inverse)[:, None]
-            return residuals[self.outside]
+                total = float(half[-1] @ half[-1])
+                dual = dual - np.outer(sums, half[:-1] @ half[-1] / total)
+                diagonal = diagonal - sums**2 / total
+            residuals: Array = dual / diagonal[:, None]
+            if self.free_intercept:
+                return residuals
+            return residuals + self._moved_means(judges) * (sums / diagonal)[:, None]
 
         return lambda alphas: list(ordered_map(left_out, alphas, self.n_jobs))
+
+    def _moved_means(self, judges: NDArray[np.int64]) -> Array:
+        """How far the mean of the targets moves without each of the rows that judge."""
+        others = self.weights.sum() - self.weights[judges]
+        shares = np.divide(
+            self.weights[judges], others, out=np.zeros(len(judges)), where=others > 0
+        )
+        return self.fit_intercept * shares[:, None] * self.y[judges]
 
 
 class SetApart(RidgeErrors):
@@ -139,7 +168,7 @@ class OnLandmarks(RidgeErrors):
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(rows, outside, fit_intercept, n_jobs)
-        self.landmarks, self.fit_intercept = landmarks.astype(np.float64), fit_intercept
+        self.landmarks = landmarks.astype(np.float64)
 
     def ridges(self, kernel: Kernel) -> Ridges:
         square = kernel.between(self.landmarks, self.landmarks, self.n_jobs).astype(np.float64)
