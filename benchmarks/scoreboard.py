@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kernelsieve._files import write_text
@@ -36,8 +36,17 @@ TARGETS = {
     "mpg": "mpg",
 }
 DROP = ("tip", "tolls", "total", "alive")  # they tell the target
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "lightgbm", "interpret", "xrfm", "xGPR")
-MODULES = {"scikit-learn": "sklearn"}
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "lightgbm",
+    "interpret",
+    "interpret-core",
+    "xrfm",
+    "xGPR",
+)
 DATASETS = ("wine", "insurance", "forest", "uji")
 
 
@@ -75,6 +84,15 @@ def main() -> None:
     write(board, args)
 
 
+def versions() -> dict[str, str]:
+    """Of the packages that are installed."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def write(board: Scoreboard, args: argparse.Namespace) -> None:
     """Every number as JSON, the scoreboard as Markdown and HTML."""
     content = {
@@ -83,7 +101,7 @@ def write(board: Scoreboard, args: argparse.Namespace) -> None:
                       "limit": args.limit, "memory": args.memory},
         "machine": {"cores": os.cpu_count(), "threads": args.threads, "load": os.getloadavg(),
                     **board.setups[0].environment},
-        "versions": {n: version(n) for n in PACKAGES if find_spec(MODULES.get(n, n))},
+        "versions": versions(),
         "markdown": report.markdown(board, heading="###"),
         "critical_difference": board.critical_difference,
         "lines": [asdict(line) for line in board.lines()],
