@@ -159,7 +159,7 @@ def main() -> None:
             errors = measure(report, name, target, frame, args.kind)
             if errors is not None:
                 found.append(errors)
-                labels.append(f"{name}: {target}"[:40])
+                labels.append(f"{name.split('/')[1]}: {target}"[:26])
                 report.print(f"{labels[-1]}: " + " ".join(f"{error:.3g}" for error in errors))
         summarise(report, np.array(found), names, labels)
 

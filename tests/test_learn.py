@@ -12,10 +12,15 @@ import pytest
 import scipy.sparse as sp
 
 from kernelsieve import (
+    AdaptiveFeatures,
     AutoFeatures,
+    KernelCCA,
+    KernelKMeans,
+    KernelPCA,
     KernelRidge,
     KernelRidgeClassifier,
     KernelRidgeCV,
+    KernelSVC,
     NystromFeatures,
 )
 from kernelsieve._parallel import one_thread
@@ -688,3 +693,39 @@ def test_a_classifier_says_what_it_learned() -> None:
     assert isinstance(model.kernel_, Product)
     assert model.relevances_.argmax() == 1
     np.testing.assert_allclose(model.relevances_.sum(), 1.0)
+
+
+def test_every_model_on_a_learned_kernel_tells_which_columns_matter():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.sin(3.0 * X[:, 1])
+    labels = np.where(y > 0.0, "up", "down")
+    learned = NystromFeatures(20, kernel="learned", random_state=0)
+    models = {
+        "ridge": KernelRidge(learned).fit(X, y),
+        "machine": KernelSVC(learned).fit(X, labels),
+        "components": KernelPCA(2, learned).fit(X, y),
+        "clusters": KernelKMeans(2, learned, random_state=0).fit(X, labels),
+        "views": KernelCCA(1, learned).fit(X, y),
+        "map": AdaptiveFeatures(20, kernel="learned", random_state=0).fit(X, y),
+    }
+    for name, model in models.items():
+        assert model.relevances_.shape == (3,), name
+        assert model.relevances_[1] > 0.9, name
+        assert isinstance(model.kernel_, Product), name
+
+
+def test_components_and_clusters_ignore_targets_unless_a_kernel_is_learned_from_them():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    y = X[:, 0] ** 2
+    features = NystromFeatures(20, gamma=0.1, random_state=0)
+    np.testing.assert_array_equal(
+        KernelPCA(2, features).fit(X, y).components_, KernelPCA(2, features).fit(X).components_
+    )
+    learned = NystromFeatures(20, kernel="learned", random_state=0)
+    for model in (KernelPCA(2, learned), KernelKMeans(2, learned)):
+        with pytest.raises(ValueError, match="needs a target to learn from: pass y to fit"):
+            model.fit(X)
+    with pytest.raises(ValueError, match="learns the kernel of a view from the other one"):
+        KernelCCA(1, learned, features).fit(X, sp.csr_array(np.c_[y, y]))
+    with pytest.raises(AttributeError, match="relevances need a rate for each column"):
+        _ = features.fit(X).relevances_

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidgeCV, NystromFeatures
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha, search
+from kernelsieve.tuning import Judge, SearchOptions, SearchResult, choose_gamma_alpha, search
 from kernelsieve.tuning.judge import mean_by_regression
 from kernelsieve.tuning.methods import METHODS, feature_map, find_method
 
@@ -148,6 +150,83 @@ def test_a_bounded_search_averages_its_draws() -> None:
         FourierFeatures(20), X, y, SearchOptions(alphas=(0.1, 1.0), n_draws=2)
     )
     np.testing.assert_allclose(both.rmse, (first.rmse + second.rmse) / 2)
+
+
+def smooth_data(n: int = 200) -> tuple[Any, Any]:
+    """Without noise, so that the best alpha is tiny."""
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    return X, np.sin(2.0 * X[:, 0]) * X[:, 1]
+
+
+def test_the_default_alphas_go_on_where_the_best_lies_at_their_end() -> None:
+    X, y = smooth_data()
+    features = NystromFeatures(100, gamma=0.5, random_state=0)
+    short = KernelRidgeCV(features, alphas=np.logspace(-3, 3, 13))
+    with pytest.warns(UserWarning, match="the best alpha, 0.001, is the smallest that was tried"):
+        short.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = KernelRidgeCV(features).fit(X, y)
+    assert model.alpha_ < 1e-4
+    assert model.best_rmse_ < 0.9 * short.best_rmse_
+    tried = model.cv_results_["alpha"]
+    assert (np.diff(np.log(tried)) > 0.0).all()
+    whole = search(features, ArraySource(X, y[:, None], None), tried)  # as if asked for at once
+    np.testing.assert_allclose(model.cv_results_["rmse"], whole.rmse[0], rtol=1e-6)
+
+
+def test_a_bounded_search_goes_on_in_gamma_and_keeps_what_is_given() -> None:
+    X, y = data(300)
+    narrow = SearchOptions(gamma_factors=(1e-4, 2e-4, 4e-4), alphas=(0.01, 0.1, 1.0))
+    features = NystromFeatures(60)
+    found = choose_gamma_alpha(features, X, y, narrow)
+    fixed = choose_gamma_alpha(features, X, y, replace(narrow, continued=False))
+    assert found.gamma > max(fixed.gammas)
+    assert found.rmse.shape == (len(found.gammas), len(found.alphas))
+    assert found.rmse.min() < 0.9 * fixed.rmse.min()
+    np.testing.assert_array_equal(found.rmse[:3, -3:], fixed.rmse)
+    assert (len(fixed.gammas), len(fixed.alphas)) == (3, 3)
+    given = choose_gamma_alpha(features, X, y, narrow, gammas=[0.1], alphas=[0.1])
+    assert (given.gammas, given.alphas.tolist()) == ([0.1], [0.1])
+
+
+@pytest.mark.parametrize(
+    ("errors", "ends"),
+    [
+        ([3.0, 2.0, 1.0], [("alpha", 10.0)]),
+        ([1.0, 2.0, 3.0], [("alpha", 1e-1)]),
+        ([2.0, 1.0, 2.0], []),
+        ([1.0, 1.0005, 1.2], []),  # the last step to the end hardly matters
+        ([2.0, 1.0], []),  # of two values one is best
+    ],
+)
+def test_ends_of_a_grid(errors: list[float], ends: list[tuple[str, float]]) -> None:
+    alphas = np.logspace(-1, 1, 3)[: len(errors)]
+    found = SearchResult([None], alphas, np.array([errors]))
+    assert [(end.name, pytest.approx(end.value)) for end in found.ends] == ends
+
+
+def test_alphas_end_where_rounding_begins() -> None:
+    found = SearchResult([None], np.array([1e-8, 1e-7, 1e-6]), np.array([[1.0, 2.0, 3.0]]))
+    assert not found.ends
+
+
+def test_noise_asks_for_no_larger_alphas() -> None:
+    X, _ = data(300)
+    noise = np.random.default_rng(1).normal(size=300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = KernelRidgeCV(NystromFeatures(60, gamma=0.5, random_state=0)).fit(X, noise)
+    assert len(model.cv_results_["alpha"]) <= 20
+
+
+def test_folds_that_can_be_read_once_only() -> None:
+    X, y = smooth_data()
+    halves = [(np.arange(100), np.arange(100, 200)), (np.arange(100, 200), np.arange(100))]
+    features = NystromFeatures(60, gamma=0.5, random_state=0)
+    first = KernelRidgeCV(features, cv=iter(halves)).fit(X, y)
+    second = KernelRidgeCV(features, cv=halves).fit(X, y)
+    assert first.alpha_ == second.alpha_ < 1e-3
 
 
 def test_one_row_has_no_error_of_rows_left_out() -> None:

@@ -173,7 +173,7 @@ def plot_relevances(model: Any, ax: Axes | None = None, most: int = 20) -> Axes:
 
     Parameters
     ----------
-    model : KernelRidgeCV
+    model : FeatureMap, or a model on one
         Fitted, with a learned kernel.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.

@@ -41,6 +41,7 @@ SEARCH = SearchOptions(
     n_rows=6_000,
     gamma_factors=tuple(2.0**power for power in range(-5, 3)),
     alphas=tuple(np.logspace(-5, 2, 15).tolist()),
+    continued=False,  # the grid is part of the protocol
 )
 SEARCH_LANDMARKS = 600
 

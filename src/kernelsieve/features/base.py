@@ -16,6 +16,7 @@ from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
 from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
 from kernelsieve.kernels import (
+    Anova,
     Gaussian,
     Kernel,
     Laplacian,
@@ -75,6 +76,21 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
         if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
+
+    @property
+    def relevances_(self) -> NDArray[np.float64]:
+        """The share of each column in the logarithm of a product kernel, such as a learned one.
+
+        Of a kernel of main effects and pairs, the share in its variances.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.kernel_, Product | Anova):
+            raise AttributeError(
+                f"relevances need a rate for each column, which {self.kernel_!r} does not have: "
+                "use a Product, or kernel='learned'"
+            )
+        shares, d = self.kernel_.relevances(), self.n_features_in_
+        return shares if len(shares) == d else np.full(d, 1.0 / d)
 
     def check_stored_rows(self, rows: Any, where: str) -> None:
         """Refuse rows of a model file with missing values that the kernel cannot compare."""

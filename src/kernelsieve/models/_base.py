@@ -86,6 +86,14 @@ class FeatureModel(PersistentEstimator):
         X, y = valid_rows(self, X, reset, y=y, **options)
         return ArraySource(X, y, checked_weights(sample_weight, X))
 
+    def _rows_for_map(self, X: Any, y: Any) -> Source:
+        """Valid rows; with targets only if the kernel is to be learned from them."""
+        source = given_source(X, y)
+        has_target = y is not None or (source is not None and source.target_shape is not None)
+        if has_target and self.features is not None and is_learned(self.features.kernel):
+            return self._valid_rows_and_targets(X, y, multi_output=True)
+        return without_targets(as_source(self._valid_rows(X, reset=True)))
+
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
         """Valid rows with targets that are numbers; ``columns_of`` makes columns of them."""
         return self._valid_rows_and_targets(
@@ -151,6 +159,18 @@ class FeatureModel(PersistentEstimator):
         n_jobs = 1 if X.shape[0] <= size else self.n_jobs
         return lambda block: function(evaluate(block.X), block), size, n_jobs
 
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel of the fitted map."""
+        check_is_fitted(self)
+        return self.features_.kernel_
+
+    @property
+    def relevances_(self) -> NDArray[np.float64]:
+        """The share of each column in the logarithm of a product kernel, such as a learned one."""
+        check_is_fitted(self)
+        return self.features_.relevances_
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -167,24 +187,6 @@ def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
     given = fresh.get_params(deep=False)
     missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
     return fresh.set_params(**missing) if missing else fresh
-
-
-class LearnsKernel:
-    """A model whose kernel may be learned: what its fitted map knows of it."""
-
-    features_: FeatureMap
-    n_features_in_: int
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel of the fitted map."""
-        check_is_fitted(self)
-        return self.features_.kernel_
-
-    @property
-    def relevances_(self) -> NDArray[np.float64]:
-        """The share of each column in the logarithm of a product kernel."""
-        return relevances_of(self.kernel_, self.n_features_in_)
 
 
 def checked_order(max_order: Any, learned: bool, rows: Source) -> int | None:
@@ -210,17 +212,6 @@ def has_rates(kernel: Any) -> bool:
 def is_learned(kernel: Any) -> bool:
     """Whether a kernel is yet to be learned from the target."""
     return isinstance(kernel, str) and kernel == LEARNED
-
-
-def relevances_of(kernel: Any, n_columns: int) -> NDArray[np.float64]:
-    """The share of each column in the rates of a product kernel, or in the variances of parts."""
-    if not isinstance(kernel, Product | Anova):
-        raise AttributeError(
-            f"relevances need a rate for each column, which {kernel!r} does not have: use a "
-            "Product, or kernel='learned'"
-        )
-    shares = kernel.relevances()
-    return shares if len(shares) == n_columns else np.full(n_columns, 1.0 / n_columns)
 
 
 def finite(values: NDArray[Any], what: str) -> NDArray[Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svd
 from sklearn.base import TransformerMixin
@@ -17,7 +18,7 @@ from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, fresh_features
+from kernelsieve.models._base import FeatureModel, fresh_features, is_learned
 from kernelsieve.sources.base import ArraySource, Block, given_source
 
 
@@ -130,9 +131,9 @@ class KernelCCA(TransformerMixin, FeatureModel):
                 f"X has {X.shape[0]} rows and y has {Y.shape[0]}: pass two views of the same rows"
             )
         rows = ArraySource(X)
-        self._fit_features(rows, alpha=alpha)
         second = self.features if self.features_y is None else self.features_y
-        self.features_y_ = fresh_features(second, alpha=alpha).fit(Y)
+        self._fit_features(_shown(X, Y, self.features), alpha=alpha)
+        self.features_y_ = fresh_features(second, alpha=alpha).fit(_shown(Y, X, second))
 
         # The first view's features, with the second's as its targets: all moments in one pass.
         def block(Z: Any, block: Block) -> _Views:
@@ -197,6 +198,18 @@ class KernelCCA(TransformerMixin, FeatureModel):
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _shown(view: Any, other: Any, features: FeatureMap | None) -> ArraySource:
+    """A view; with the other one as its target if the kernel is to be learned."""
+    if features is None or not is_learned(features.kernel):
+        return ArraySource(view)
+    if sp.issparse(other):
+        raise ValueError(
+            "kernel='learned' learns the kernel of a view from the other one, which must be dense: "
+            "pass its toarray(), or choose a kernel"
+        )
+    return ArraySource(view, other)
 
 
 def _second_view(y: Any) -> Any:

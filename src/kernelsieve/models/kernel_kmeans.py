@@ -19,7 +19,7 @@ from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
-from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source, lazy_on_dask
 
 LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means makes passes over the rows
 START_ROWS = 2**14
@@ -118,7 +118,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, d), or Source
-        y : ignored
+        y : array-like of shape (n,) or (n, n_outputs), optional
+            For a map with kernel="learned" only: what the kernel is learned from.
         sample_weight : array-like of shape (n,), optional
             Multiplies the squared distances. The map does not see it.
 
@@ -127,7 +128,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         self
         """
         check_count(self.n_clusters, "n_clusters", "it is the number of clusters")
-        rows = without_targets(as_source(self._valid_rows(X, reset=True)))
+        shown = self._rows_for_map(X, y)
+        rows = without_targets(shown)
         if sample_weight is not None:
             sample_weight = checked_weights(sample_weight, rows)
             rows = rows.with_targets(None, sample_weight)
@@ -136,7 +138,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
             raise ValueError(
                 f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters"
             )
-        self._fit_features(rows)
+        self._fit_features(shown)
         small = n * self.features_.n_components_ <= LARGEST_IN_MEMORY
         if self.batch_rows is None and small:
             Z = stacked(self._map_blocks(lambda Z, _: Z, rows))

@@ -15,9 +15,9 @@ from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.linalg.eigenvalues import leading_eigenvectors
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, without_targets
+from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import Source, lazy_on_dask
 from kernelsieve.sources.views import Mapped
 
 
@@ -110,16 +110,17 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n, d), or Source
-        y : ignored
+        y : array-like of shape (n,) or (n, n_outputs), optional
+            For a map with kernel="learned" only: what the kernel is learned from.
 
         Returns
         -------
         self
         """
         wanted = check_count(self.n_components, "n_components", "it is the number of components")
-        rows = as_source(self._valid_rows(X, reset=True))
+        rows = self._rows_for_map(X, y)
         self.__dict__.pop("inverse_", None)
-        self._fit_features(without_targets(rows))
+        self._fit_features(rows)
         self._check_gram(self.features_.n_components_)
         problem = self._reduce(
             lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows

@@ -14,7 +14,7 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
-from kernelsieve.models._base import LearnsKernel, checked_order, columns_of
+from kernelsieve.models._base import checked_order, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
@@ -26,7 +26,7 @@ from kernelsieve.tuning.judge import Judge
 CALIBRATION_ROWS = 20_000
 
 
-class KernelRidgeClassifier(LearnsKernel, FeatureClassifier):
+class KernelRidgeClassifier(FeatureClassifier):
     """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
     With a learned kernel the coefficients minimise the penalised log loss in place of the squared

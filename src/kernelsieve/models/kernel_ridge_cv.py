@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +20,6 @@ from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import (
     FeatureModel,
-    LearnsKernel,
     checked_order,
     columns_of,
     finite,
@@ -30,10 +31,10 @@ from kernelsieve.models.predictor import Predictor
 from kernelsieve.models.target_transform import NAMES, TargetTransform
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.search import positive_numbers, search
+from kernelsieve.tuning.search import positive_numbers, search, search_on, warn_of_ends
 
 
-class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
+class KernelRidgeCV(RegressorMixin, FeatureModel):
     """Kernel ridge regression that learns its kernel, or searches for gamma and alpha.
 
     Without ``features`` the kernel is learned: one rate and one monotone warp for each column by
@@ -57,8 +58,8 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         The map that stands for the kernel. None learns the kernel; for sparse rows, or if
         ``gammas`` or ``cv`` are given, None is AdaptiveFeatures().
     alphas : array-like of float, optional
-        Ridges to try. None is 13 values from 1e-3 to 1e3, or with a learned kernel a range around
-        the likelihood's.
+        Ridges to try. None is 13 values from 1e-3 to 1e3, and more of them where the best lies at
+        an end, or with a learned kernel a range around the likelihood's.
     gammas : array-like of float, optional
         Bandwidths to try; None keeps that of the map.
     cv : int, splitter or None, default None
@@ -244,18 +245,20 @@ class KernelRidgeCV(RegressorMixin, LearnsKernel, FeatureModel):
         # The default map is ours, so its draws are, too.
         seed = {"random_state": root_seed(self.random_state)} if self.features is None else {}
         base = self._fresh_features(alpha=float(np.sqrt(alphas[0] * alphas[-1])), **seed)
-        found = search(
+        errors = partial(
+            search,
             base,
             rows,
-            alphas,
-            self._checked_gammas(),
-            cv=self.cv,
+            cv=list(self.cv) if isinstance(self.cv, Iterator) else self.cv,
             fit_intercept=self.fit_intercept,
             fit=self._fit_map,
             block_rows=self._rows_per_block(rows.shape[0]),
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
+        may_go_on = ["alpha"] if self.alphas is None else []
+        found = search_on(errors, alphas, self._checked_gammas(), may_go_on)
+        warn_of_ends(found, stacklevel=3)
         self.gamma_, self.alpha_ = found.gamma, found.alpha
         self.best_rmse_ = float(finite(found.rmse.min(keepdims=True), "the errors").item())
         self.cv_results_ = found.table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,11 @@ from kernelsieve.tuning.judge import source_folds
 # Fits a map to rows; also gives the normal equations of the targets on its features.
 Fit = Callable[[FeatureMap, Source], tuple[FeatureMap, NormalEquations]]
 
+ALPHA_BOUNDS = (1e-8, 1e8)  # a search does not go on beyond them
+WORTH = 1e-3  # the relative gain of the last step to an end below which it does not matter
+FEWEST_VALUES = 3  # of fewer the best is always at an end
+ROUNDS = 2  # how many times a grid is continued
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -38,15 +44,50 @@ class SearchOptions:
     alphas : tuple of float
     n_draws : int
         Maps whose errors are averaged: a single random map can favour a gamma by luck.
+    continued : bool
+        Whether the grids go on where the best value lies at their end.
     """
 
     n_rows: int = 6_000
     gamma_factors: tuple[float, ...] = tuple(2.0**power for power in range(-5, 2))
     alphas: tuple[float, ...] = tuple(np.logspace(-4, 2, 13).tolist())
     n_draws: int = 1
+    continued: bool = True
 
 
 DEFAULT = SearchOptions()
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a grid of alphas or gammas at which the best value lies.
+
+    Attributes
+    ----------
+    name : "alpha" or "gamma"
+    value : float
+    step : float
+        The ratio to the value before it: below 1 at the lower end.
+    """
+
+    name: str
+    value: float
+    step: float
+
+    def beyond(self, n_values: int) -> list[float]:
+        """The next values, if there may be any."""
+        low, high = ALPHA_BOUNDS if self.name == "alpha" else (0.0, np.inf)
+        values = [self.value * self.step ** (i + 1) for i in range(n_values)]
+        return [value for value in values if low <= value <= high]
+
+    @property
+    def words(self) -> str:
+        """What to tell the user."""
+        which, more = ("smallest", "smaller") if self.step < 1.0 else ("largest", "larger")
+        return (
+            f"the best {self.name}, {self.value:.3g}, is the {which} that was tried, and errors "
+            f"still fall there: pass {more} ones, too"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,6 +122,35 @@ class SearchResult:
     def alpha(self) -> float:
         """The best alpha."""
         return float(self.alphas[self.best[1]])
+
+    @property
+    def ends(self) -> list[End]:
+        """The ends of the grids at which the best pair lies, and towards which errors still fall.
+
+        A grid of one or two values has no inside, and has no ends either; nor has one of alphas
+        that reaches the bounds of what makes sense.
+        """
+        row, column = self.best
+        grids = ("alpha", self.alphas, self.rmse[row]), ("gamma", self.gammas, self.rmse[:, column])
+        found = []
+        for name, values, errors in grids:
+            if len(values) < FEWEST_VALUES:
+                continue
+            order = np.argsort(values)
+            for last, before in (order[:2], order[:-3:-1]):
+                if errors.argmin() == last and errors[last] < (1.0 - WORTH) * errors[before]:
+                    value = float(values[last])
+                    found.append(End(name, value, value / float(values[before])))
+        return [end for end in found if end.beyond(1)]
+
+    def joined(self, other: SearchResult) -> SearchResult:
+        """The errors of two grids that share their gammas, or their alphas."""
+        if other.gammas == self.gammas:
+            alphas = np.append(self.alphas, other.alphas)
+            order, rmse = np.argsort(alphas), np.hstack([self.rmse, other.rmse])
+            return SearchResult(self.gammas, alphas[order], rmse[:, order])
+        rmse = np.vstack([self.rmse, other.rmse])
+        return SearchResult([*self.gammas, *other.gammas], self.alphas, rmse)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Columns "gamma", "alpha" and "rmse", a row for every pair."""
@@ -170,6 +240,47 @@ def search(
     return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
 
 
+def search_on(
+    errors: Callable[[Any, Sequence[Any]], SearchResult],
+    alphas: Any,
+    gammas: Sequence[Any],
+    may_go_on: Sequence[str],
+) -> SearchResult:
+    """Search a grid, and go on where the best value lies at its end.
+
+    Parameters
+    ----------
+    errors : callable
+        Searches some alphas and gammas.
+    alphas : array-like of float
+    gammas : sequence
+    may_go_on : sequence of str
+        "gamma" and "alpha", if these grids may be continued, in that order: an alpha at an end may
+        be due to a gamma at an end.
+
+    Returns
+    -------
+    SearchResult
+    """
+    found = errors(alphas, gammas)
+    for name in ROUNDS * tuple(may_go_on):
+        end = next((end for end in found.ends if end.name == name), None)
+        if end is None:
+            continue
+        if name == "alpha":
+            other = errors(end.beyond((len(found.alphas) + 1) // 2), found.gammas)
+        else:
+            other = errors(found.alphas, end.beyond((len(found.gammas) + 1) // 2))
+        found = found.joined(other)
+    return found
+
+
+def warn_of_ends(found: SearchResult, stacklevel: int) -> None:
+    """Warn of best values that lie at the end of what was tried."""
+    for end in found.ends:
+        warnings.warn(end.words, UserWarning, stacklevel=stacklevel)
+
+
 def choose_gamma_alpha(
     features: FeatureMap,
     X: Any,
@@ -191,7 +302,7 @@ def choose_gamma_alpha(
     y : ndarray of shape (n,) or (n, n_outputs)
     options : SearchOptions
     gammas, alphas : sequence of float, optional
-        To try in place of those of the options.
+        The only ones to try, in place of those of the options.
     seed : int, default 0
     n_jobs : int, default all cores
 
@@ -212,21 +323,28 @@ def choose_gamma_alpha(
     chosen = np.sort(stream(seed, "tuning").permutation(len(y))[: options.n_rows])
     X = X[chosen].astype(np.float64)  # few rows: small alphas need not suffer from rounding
     y = np.asarray(y[chosen], dtype=np.float64).reshape(len(chosen), -1)
+    free = ["alpha"] if alphas is None else []
     if gammas is None:
         scale = getattr(resolve_kernel("gaussian", X, "scale"), "gamma", 1.0)
         gammas = [factor * scale for factor in options.gamma_factors]
-    draws = [
-        search(
-            clone(features).set_params(random_state=seed + draw),
-            ArraySource(X, y, None),
-            options.alphas if alphas is None else alphas,
-            gammas,
-            n_jobs=n_jobs,
-        )
-        for draw in range(options.n_draws)
-    ]
-    rmse = np.mean([draw.rmse for draw in draws], axis=0)
-    return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
+        free.insert(0, "gamma")
+
+    def errors(some_alphas: Any, some_gammas: Sequence[Any]) -> SearchResult:
+        draws = [
+            search(
+                clone(features).set_params(random_state=seed + draw),
+                ArraySource(X, y, None),
+                some_alphas,
+                some_gammas,
+                n_jobs=n_jobs,
+            )
+            for draw in range(options.n_draws)
+        ]
+        rmse = np.mean([draw.rmse for draw in draws], axis=0)
+        return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
+
+    first = options.alphas if alphas is None else alphas
+    return search_on(errors, first, gammas, free if options.continued else ())
 
 
 def looks_at_target(features: FeatureMap) -> bool:
