@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import perf_counter
 
 from kernelsieve._files import write_text
 from kernelsieve.bench import PEERS, Store
@@ -37,6 +38,7 @@ TARGETS = {
 }
 DROP = ("tip", "tolls", "total", "alive")  # they tell the target
 PACKAGES = (
+    "kernelsieve",
     "numpy",
     "scipy",
     "scikit-learn",
@@ -63,6 +65,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=Path("bench-results/scoreboard.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
+    began = perf_counter()
     places = ([args.folder] if args.folder else []) + args.data
     tables, notes = find_tables(places, TARGETS, DROP)
     for note in notes:
@@ -81,7 +84,7 @@ def main() -> None:
         Store(args.records),
         lambda step, done, total: print(f"{done}/{total} {step}", flush=True),
     )
-    write(board, args)
+    write(board, args, perf_counter() - began)
 
 
 def versions() -> dict[str, str]:
@@ -93,7 +96,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write(board: Scoreboard, args: argparse.Namespace) -> None:
+def write(board: Scoreboard, args: argparse.Namespace, seconds: float) -> None:
     """Every number as JSON, the scoreboard as Markdown and HTML."""
     content = {
         "benchmark": "scoreboard",
@@ -102,6 +105,7 @@ def write(board: Scoreboard, args: argparse.Namespace) -> None:
         "machine": {"cores": os.cpu_count(), "threads": args.threads, "load": os.getloadavg(),
                     **board.setups[0].environment},
         "versions": versions(),
+        "seconds": seconds,
         "markdown": report.markdown(board, heading="###"),
         "critical_difference": board.critical_difference,
         "lines": [asdict(line) for line in board.lines()],
