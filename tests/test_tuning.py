@@ -202,13 +202,15 @@ def test_a_bounded_search_goes_on_in_gamma_and_keeps_what_is_given() -> None:
 )
 def test_ends_of_a_grid(errors: list[float], ends: list[tuple[str, float]]) -> None:
     alphas = np.logspace(-1, 1, 3)[: len(errors)]
-    found = SearchResult([None], alphas, np.array([errors]))
+    found = SearchResult([None], alphas, np.array([errors]), np.array([100.0]))
     assert [(end.name, pytest.approx(end.value)) for end in found.ends] == ends
 
 
 def test_alphas_end_where_rounding_begins() -> None:
-    found = SearchResult([None], np.array([1e-8, 1e-7, 1e-6]), np.array([[1.0, 2.0, 3.0]]))
-    assert not found.ends
+    alphas, errors = np.array([1e-8, 1e-7, 1e-6]), np.array([[1.0, 2.0, 3.0]])
+    assert not SearchResult([None], alphas, errors, np.array([100.0])).ends
+    assert SearchResult([None], alphas, errors, np.array([1.0])).ends
+    assert not SearchResult([None], alphas, errors[:, ::-1], np.array([1e-7])).ends
 
 
 def test_noise_asks_for_no_larger_alphas() -> None:

@@ -100,7 +100,7 @@ MODELS: dict[str, Build] = {
     "KernelRidge cg": _model(ks.KernelRidge, solver="cg"),
     "KernelRidge refined": _model(ks.KernelRidge, refine=True),
     "KernelRidge no intercept": _model(ks.KernelRidge, fit_intercept=False),
-    "KernelRidgeCV": _model(ks.KernelRidgeCV, alphas=[1e-3, 1.0, 1e3]),
+    "KernelRidgeCV": _model(ks.KernelRidgeCV, alphas=[1e-3, 1e3]),
     "KernelRidgeCV folds": _model(ks.KernelRidgeCV, alphas=[1e-3, 1.0], cv=2),
     "KernelRidgeClassifier": _model(ks.KernelRidgeClassifier),
     "KernelSVC": _model(ks.KernelSVC),

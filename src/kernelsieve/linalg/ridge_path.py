@@ -17,11 +17,16 @@ class RidgePath:
     ----------
     problem : Centred
     alphas : ndarray of shape (n_alphas,)
+
+    Attributes
+    ----------
+    largest : float
+        The largest eigenvalue.
     """
 
     def __init__(self, problem: Centred, alphas: Array) -> None:
         values, self.vectors = np.linalg.eigh(problem.gram)
-        self.problem = problem
+        self.problem, self.largest = problem, float(values[-1])
         self.shrunk = 1.0 / (np.maximum(values, 0.0)[:, None] + alphas)  # (s, n_alphas)
         moment = self.vectors.T @ problem.moment
         self.coefficients = self.shrunk[:, :, None] * moment[:, None, :]

@@ -67,7 +67,6 @@ from kernelsieve.tables.texts import readings
 from kernelsieve.tables.verdict import compared, row_losses
 from kernelsieve.tuning import Judge, choose_gamma_alpha
 from kernelsieve.tuning.methods import feature_map, find_method
-from kernelsieve.tuning.search import warn_of_ends
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
@@ -514,7 +513,6 @@ class TableModel(PersistentEstimator):
         found = choose_gamma_alpha(
             landmarks, X, targets, gammas=gammas, alphas=alphas, seed=seed, n_jobs=self.n_jobs
         )
-        warn_of_ends(found, stacklevel=4)
         self.alpha_, self.gamma_ = found.alpha, found.gamma
 
     def _gammas(self) -> list[Any] | None:

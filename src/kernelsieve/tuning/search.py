@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,10 @@ from kernelsieve.tuning.judge import source_folds
 # Fits a map to rows; also gives the normal equations of the targets on its features.
 Fit = Callable[[FeatureMap, Source], tuple[FeatureMap, NormalEquations]]
 
-ALPHA_BOUNDS = (1e-8, 1e8)  # a search does not go on beyond them
-WORTH = 1e-3  # the relative gain of the last step to an end below which it does not matter
+# A search does not go on to alphas beyond these parts of the kernel's largest eigenvalue: below,
+# rounding decides, and above nothing is left but the intercept.
+ALPHA_RANGE = (1e-10, 10.0)
+WORTH = 2e-3  # the relative gain of the last step to an end below which it does not matter
 FEWEST_VALUES = 3  # of fewer the best is always at an end
 ROUNDS = 2  # how many times a grid is continued
 
@@ -68,17 +70,19 @@ class End:
     value : float
     step : float
         The ratio to the value before it: below 1 at the lower end.
+    bounds : tuple of float
+        Of the values that make sense.
     """
 
     name: str
     value: float
     step: float
+    bounds: tuple[float, float]
 
     def beyond(self, n_values: int) -> list[float]:
         """The next values, if there may be any."""
-        low, high = ALPHA_BOUNDS if self.name == "alpha" else (0.0, np.inf)
         values = [self.value * self.step ** (i + 1) for i in range(n_values)]
-        return [value for value in values if low <= value <= high]
+        return [value for value in values if self.bounds[0] <= value <= self.bounds[1]]
 
     @property
     def words(self) -> str:
@@ -101,11 +105,14 @@ class SearchResult:
     alphas : ndarray of shape (n_alphas,)
     rmse : ndarray of shape (n_gammas, n_alphas)
         On rows that the ridge did not see.
+    largest : ndarray of shape (n_gammas,)
+        The largest eigenvalue of the kernel matrix of each gamma.
     """
 
     gammas: list[Any]
     alphas: NDArray[np.float64]
     rmse: NDArray[np.float64]
+    largest: NDArray[np.float64]
 
     @property
     def best(self) -> tuple[int, int]:
@@ -131,16 +138,20 @@ class SearchResult:
         that reaches the bounds of what makes sense.
         """
         row, column = self.best
-        grids = ("alpha", self.alphas, self.rmse[row]), ("gamma", self.gammas, self.rmse[:, column])
+        low, high = (part * self.largest[row] for part in ALPHA_RANGE)
+        grids = (
+            ("alpha", self.alphas, self.rmse[row], (low, high)),
+            ("gamma", self.gammas, self.rmse[:, column], (0.0, np.inf)),
+        )
         found = []
-        for name, values, errors in grids:
+        for name, values, errors, bounds in grids:
             if len(values) < FEWEST_VALUES:
                 continue
             order = np.argsort(values)
             for last, before in (order[:2], order[:-3:-1]):
                 if errors.argmin() == last and errors[last] < (1.0 - WORTH) * errors[before]:
                     value = float(values[last])
-                    found.append(End(name, value, value / float(values[before])))
+                    found.append(End(name, value, value / float(values[before]), bounds))
         return [end for end in found if end.beyond(1)]
 
     def joined(self, other: SearchResult) -> SearchResult:
@@ -148,9 +159,9 @@ class SearchResult:
         if other.gammas == self.gammas:
             alphas = np.append(self.alphas, other.alphas)
             order, rmse = np.argsort(alphas), np.hstack([self.rmse, other.rmse])
-            return SearchResult(self.gammas, alphas[order], rmse[:, order])
-        rmse = np.vstack([self.rmse, other.rmse])
-        return SearchResult([*self.gammas, *other.gammas], self.alphas, rmse)
+            return SearchResult(self.gammas, alphas[order], rmse[:, order], self.largest)
+        rmse, largest = np.vstack([self.rmse, other.rmse]), np.append(self.largest, other.largest)
+        return SearchResult([*self.gammas, *other.gammas], self.alphas, rmse, largest)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Columns "gamma", "alpha" and "rmse", a row for every pair."""
@@ -222,7 +233,7 @@ def search(
     def total(judged: _HeldOut, part: Source) -> NDArray[np.float64]:
         return part.reduce(judged, block_rows, n_jobs, "Errors")
 
-    found = []
+    found, largest = [], []
     for gamma in track(gammas, len(gammas), "bandwidths", verbose):
         fresh = clone(features) if gamma is None else clone(features).set_params(gamma=gamma)
         if cv is None and not looks_at_target(fresh):
@@ -235,9 +246,11 @@ def search(
         else:
             sums = np.zeros(len(alphas) + 1)
             for train, test in source_folds(rows, cv):
-                sums += total(_HeldOut(*path_of(clone(fresh), train)), test)
+                fitted, path = path_of(clone(fresh), train)
+                sums += total(_HeldOut(fitted, path), test)
         found.append(sums[:-1] / sums[-1])
-    return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)))
+        largest.append(path.largest)
+    return SearchResult(list(gammas), alphas, np.sqrt(np.array(found)), np.array(largest))
 
 
 def search_on(
@@ -317,8 +330,8 @@ def choose_gamma_alpha(
     >>> from kernelsieve import NystromFeatures
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> found = choose_gamma_alpha(NystromFeatures(50), X, np.sin(X[:, 0]))
-    >>> found.rmse.shape, bool(found.alpha < 1)
-    ((7, 13), True)
+    >>> bool(found.alpha < 1e-4)
+    True
     """
     chosen = np.sort(stream(seed, "tuning").permutation(len(y))[: options.n_rows])
     X = X[chosen].astype(np.float64)  # few rows: small alphas need not suffer from rounding
@@ -341,7 +354,7 @@ def choose_gamma_alpha(
             for draw in range(options.n_draws)
         ]
         rmse = np.mean([draw.rmse for draw in draws], axis=0)
-        return SearchResult(draws[0].gammas, draws[0].alphas, rmse)
+        return replace(draws[0], rmse=rmse)
 
     first = options.alphas if alphas is None else alphas
     return search_on(errors, first, gammas, free if options.continued else ())
