@@ -4,6 +4,7 @@ Every method has its own defaults and the same splits; one process for each fit,
 of time and memory. Peers that are not installed are lines in the table. Interrupted runs resume.
 
     python benchmarks/scoreboard.py FOLDER        # npz files with X, y and test_mask, CSV files
+    python benchmarks/scoreboard.py FOLDER --methods default ebm --keep    # the others as they were
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kernelsieve.bench import PEERS, Store
 from kernelsieve.bench import scoreboard_report as report
 from kernelsieve.bench.isolated import Limits
 from kernelsieve.bench.methods import DEFAULT_METHODS
+from kernelsieve.bench.records import Result
 from kernelsieve.bench.scoreboard import (
     Scoreboard,
     ScoreboardPlan,
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=6.0, help="GiB for one fit")
     parser.add_argument("--records", type=Path, default=Path("bench-results/scoreboard.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--keep", action="store_true", help="methods of the last run stay")
     args = parser.parse_args()
     began = perf_counter()
     places = ([args.folder] if args.folder else []) + args.data
@@ -84,7 +87,27 @@ def main() -> None:
         Store(args.records),
         lambda step, done, total: print(f"{done}/{total} {step}", flush=True),
     )
+    if args.keep:
+        board = with_earlier(board, args.out)
     write(board, args, perf_counter() - began)
+
+
+def with_earlier(board: Scoreboard, out: Path) -> Scoreboard:
+    """The same with the methods of the last run that were not run now, on the same tables."""
+    last = json.loads((out / "scoreboard.json").read_text())
+    sizes = {t["table"]: (t["n_train"], t["n_test"], t["n_columns"]) for t in last["tables"]}
+    if sizes != {s.dataset: (s.n_train, s.n_test, s.n_inputs) for s in board.setups}:
+        raise SystemExit("--keep: the last run had other tables, or other rows of them")
+    kept = [
+        Result(
+            r["table"], "", r["method"], None, r["split"], r["failure"], r["error"], None,
+            r["scores"], r["fit_seconds"], r["processor_seconds"], None, r["peak_bytes"],
+        )
+        for r in last["records"]
+        if r["method"] not in board.methods
+    ]  # fmt: skip
+    methods = [*board.methods, *dict.fromkeys(r.method for r in kept)]
+    return Scoreboard(board.setups, methods, [*board.results, *kept])
 
 
 def versions() -> dict[str, str]:
