@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from _common import Array
 
 MOST_LEVELS = 40
+TEST_ROWS, TRAINING_ROWS = 4000, 2500  # at most
 
 
 def frame_of(place: str) -> pd.DataFrame:
@@ -24,3 +26,9 @@ def as_numbers(frame: pd.DataFrame) -> Array:
     parts: list[Any] = [numbers.fillna(numbers.median()).fillna(0.0)]
     parts += [pd.get_dummies(frame[texts].astype(str), dtype=float)] if texts else []
     return pd.concat(parts, axis=1).to_numpy(float)
+
+
+def rows_of_split(n_rows: int, seed: int) -> tuple[Array, Array]:
+    """Numbers of test rows, a quarter of all, and of training rows."""
+    order = np.random.default_rng(seed).permutation(n_rows)
+    return order[: n_rows // 4][:TEST_ROWS], order[n_rows // 4 :][:TRAINING_ROWS]

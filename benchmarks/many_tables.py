@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _common import Array, Report, parser
-from _rdatasets import as_numbers, frame_of
+from _rdatasets import as_numbers, frame_of, rows_of_split
 from scipy.stats import rankdata
 from skewed import DESIGNED_ON, OTHERS
 from sklearn.ensemble import (
@@ -105,8 +105,7 @@ def split(frame: Any, target: str, kind: str) -> tuple[Array, Array, Array, Arra
     """Training rows and targets, test rows and targets."""
     y = frame[target].to_numpy(float) if kind == "regression" else frame[target].astype(str).array
     X, y = as_numbers(frame.drop(columns=target)), np.asarray(y)
-    order = np.random.default_rng(SEED).permutation(len(y))
-    test, train = order[: len(y) // 4][:4000], order[len(y) // 4 :][:2500]
+    test, train = rows_of_split(len(y), SEED)
     return X[train], y[train], X[test], y[test]
 
 
@@ -174,25 +173,15 @@ def summarise(report: Report, kind: str, errors: Array, labels: list[str]) -> No
     logs = np.log(errors / trees[:, None])
     ranks, best = rankdata(errors, axis=1), errors == errors.min(axis=1, keepdims=True)
     wins = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)  # shared by equal ones
-    rows = [
-        (
-            name,
-            ranks[:, j].mean(),
-            wins[j],
-            np.median(logs[:, j]),
-            np.mean(logs[:, j] > np.log(1.1)),
-        )
-        for j, name in enumerate(names)
-    ]
+    medians, behind = np.median(logs, axis=0), (logs > np.log(1.1)).mean(axis=0)
+    rows = list(zip(names, ranks.mean(axis=0), wins, medians, behind, strict=True))
     title = f"{len(errors)} tables, {kind}; logarithms of errors / better of the trees"
     report.table(title, ("method", "mean rank", "wins", "median log", "> 10 % behind"), rows)
     worst = np.argsort(-logs[:, 0])[:8]
     shown = [(labels[i][:26], *errors[i], logs[i, 0]) for i in worst]
     report.table("Where the default is worst", ("table", *names, "log"), shown)
-    report.check(f"{kind}: median log(default / better trees)", float(np.median(logs[:, 0])), 0.0)
-    report.check(
-        f"{kind}: share of tables > 10 % behind", float(np.mean(logs[:, 0] > np.log(1.1))), 0.1
-    )
+    report.check(f"{kind}: median log(default / better trees)", float(medians[0]), 0.0)
+    report.check(f"{kind}: share of tables > 10 % behind", float(behind[0]), 0.1)
 
 
 if __name__ == "__main__":

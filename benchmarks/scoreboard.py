@@ -99,13 +99,10 @@ def with_earlier(board: Scoreboard, out: Path) -> Scoreboard:
     if sizes != {s.dataset: (s.n_train, s.n_test, s.n_inputs) for s in board.setups}:
         raise SystemExit("--keep: the last run had other tables, or other rows of them")
     kept = [
-        Result(
-            r["table"], "", r["method"], None, r["split"], r["failure"], r["error"], None,
-            r["scores"], r["fit_seconds"], r["processor_seconds"], None, r["peak_bytes"],
-        )
+        Result(r.pop("table"), "", n_components=None, seed=r.pop("split"), **r)
         for r in last["records"]
         if r["method"] not in board.methods
-    ]  # fmt: skip
+    ]
     methods = [*board.methods, *dict.fromkeys(r.method for r in kept)]
     return Scoreboard(board.setups, methods, [*board.results, *kept])
 

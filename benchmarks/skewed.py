@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from _common import Array, Report, parser
-from _rdatasets import as_numbers, frame_of
+from _rdatasets import as_numbers, frame_of, rows_of_split
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
 from kernelsieve import KernelRidgeCV
@@ -89,8 +89,7 @@ def models(seed: int) -> dict[str, Any]:
 def measure(report: Report, name: str, seed: int) -> dict[str, float]:
     """Test errors of all models on one split."""
     X, y = loaded(name)
-    order = np.random.default_rng(seed).permutation(len(y))
-    test, train = order[: len(y) // 4][:4000], order[len(y) // 4 :][:2500]
+    test, train = rows_of_split(len(y), seed)
     errors = {}
     for method, model in models(seed).items():
         began = time.perf_counter()

@@ -88,11 +88,11 @@ class FeatureModel(PersistentEstimator):
 
     def _rows_for_map(self, X: Any, y: Any) -> Source:
         """Valid rows; with targets only if the kernel is to be learned from them."""
-        source = given_source(X, y)
-        has_target = y is not None or (source is not None and source.target_shape is not None)
-        if has_target and self.features is not None and is_learned(self.features.kernel):
+        learned = learns_kernel(self.features)
+        if learned and y is not None:
             return self._valid_rows_and_targets(X, y, multi_output=True)
-        return without_targets(as_source(self._valid_rows(X, reset=True)))
+        rows = as_source(self._valid_rows(X, reset=True))
+        return rows if learned else without_targets(rows)  # a source may have its own targets
 
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
         """Valid rows with targets that are numbers; ``columns_of`` makes columns of them."""
@@ -207,6 +207,11 @@ def checked_order(max_order: Any, learned: bool, rows: Source) -> int | None:
 def has_rates(kernel: Any) -> bool:
     """Whether a kernel has a rate for each column."""
     return isinstance(kernel, Product | Anova) or is_learned(kernel)
+
+
+def learns_kernel(features: FeatureMap | None) -> bool:
+    """Whether a map learns its kernel from the target."""
+    return features is not None and is_learned(features.kernel)
 
 
 def is_learned(kernel: Any) -> bool:

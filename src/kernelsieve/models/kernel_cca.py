@@ -18,7 +18,7 @@ from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, fresh_features, is_learned
+from kernelsieve.models._base import FeatureModel, fresh_features, learns_kernel
 from kernelsieve.sources.base import ArraySource, Block, given_source
 
 
@@ -202,7 +202,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
 
 def _shown(view: Any, other: Any, features: FeatureMap | None) -> ArraySource:
     """A view; with the other one as its target if the kernel is to be learned."""
-    if features is None or not is_learned(features.kernel):
+    if not learns_kernel(features):
         return ArraySource(view)
     if sp.issparse(other):
         raise ValueError(

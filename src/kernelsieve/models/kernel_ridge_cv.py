@@ -30,8 +30,9 @@ from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
 from kernelsieve.models.target_transform import NAMES, TargetTransform
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.tuning.grid import search_on, warn_of_ends
 from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.search import positive_numbers, search, search_on, warn_of_ends
+from kernelsieve.tuning.search import positive_numbers, search
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):

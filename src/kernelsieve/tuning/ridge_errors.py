@@ -101,14 +101,15 @@ class LeftOut(RidgeErrors):
             half = solve_triangle(lower, right)
             *solved, sums = solve_triangle(last, half[:, first:], transposed=True)
             dual, diagonal = np.transpose(solved), np.square(inverse_of_lower(last)).sum(axis=0)
-            if self.free_intercept:
-                total = float(half[-1] @ half[-1])
-                dual = dual - np.outer(sums, half[:-1] @ half[-1] / total)
-                diagonal = diagonal - sums**2 / total
-            residuals: Array = dual / diagonal[:, None]
-            if self.free_intercept:
+            residuals: Array
+            if not self.free_intercept:
+                moved = self._moved_means(judges) * (sums / diagonal)[:, None]
+                residuals = dual / diagonal[:, None] + moved
                 return residuals
-            return residuals + self._moved_means(judges) * (sums / diagonal)[:, None]
+            total = float(half[-1] @ half[-1])
+            dual = dual - np.outer(sums, half[:-1] @ half[-1] / total)
+            residuals = dual / (diagonal - sums**2 / total)[:, None]
+            return residuals
 
         return lambda alphas: list(ordered_map(left_out, alphas, self.n_jobs))
 
