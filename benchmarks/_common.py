@@ -44,7 +44,7 @@ from kernelsieve import (
 from kernelsieve._parallel import thread_count
 from kernelsieve.bench.problem import SEARCH, scaler_for
 from kernelsieve.kernels import Gaussian
-from kernelsieve.tuning import choose_gamma_alpha
+from kernelsieve.learning import choose_gamma_alpha
 
 Array = NDArray[Any]
 

@@ -39,7 +39,7 @@ from kernelsieve.kernels import Gaussian
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg import solvers
 from kernelsieve.models import _refinement
-from kernelsieve.tuning import learned
+from kernelsieve.learning import learned
 
 SMALL = ("wine", "bike", "parkinsons", "pumadyn32nm", "airfoil", "concrete")
 DENSE_ROWS = 8000  # of a dense solve

@@ -18,15 +18,15 @@ from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, Nystr
 from kernelsieve._native.subsets import add_subsets
 from kernelsieve.kernels import Anova, Product, Warp, learn
 from kernelsieve.kernels.anova import CentredTiles, LookedUpTiles
-from kernelsieve.kernels.learning.components import VarianceComponents
-from kernelsieve.kernels.learning.learner import Learner
-from kernelsieve.kernels.learning.parts import MOST_SUBSETS, learn_parts, subsets_to_try
+from kernelsieve.kernels.likelihood.components import VarianceComponents
+from kernelsieve.kernels.likelihood.learner import Learner
+from kernelsieve.kernels.likelihood.parts import MOST_SUBSETS, learn_parts, subsets_to_try
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.summaries import Marginals
-from kernelsieve.tuning.ridge_errors import LeftOut, SetApart
+from kernelsieve.learning.errors import LeftOut, SetApart
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]
 RATES = [0.7, 0.5, 0.3, 1.1, 0.8]
@@ -299,7 +299,7 @@ def test_steps_together_keep_proportions_and_never_lower_the_evidence(
             moved[size] += change
             assert search._at(moved).evidence < found.evidence[-1]
     # Factors that are kept from step to step are those that are computed anew.
-    monkeypatch.setattr("kernelsieve.kernels.learning.components.KEPT_BYTES", 0)
+    monkeypatch.setattr("kernelsieve.kernels.likelihood.components.KEPT_BYTES", 0)
     anew = VarianceComponents(kernel, X, target, np.ones(len(X)), 1)
     np.testing.assert_array_equal(anew.search(5).variances, search.search(5).variances)
     assert search.kept
@@ -437,7 +437,7 @@ def test_one_row_at_a_time(pairs: Any) -> None:
 
 
 def test_more_rows_than_an_exact_solve_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernelsieve.tuning import parts
+    from kernelsieve.learning import parts
 
     options = replace(parts.OPTIONS, exact_rows=500, landmarks=150, judged_landmarks=100)
     monkeypatch.setattr(parts, "OPTIONS", options)

@@ -39,7 +39,7 @@ from kernelsieve.kernels import (
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import _refinement
-from kernelsieve.tuning.learn_options import LearnOptions
+from kernelsieve.learning.options import LearnOptions
 
 MIXED = Product(
     [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],
@@ -416,7 +416,7 @@ def small(by_gradients, monkeypatch):
         known_rows=300,
         final_rows=500,
     )
-    monkeypatch.setattr("kernelsieve.tuning.learned.LearnOptions", options)
+    monkeypatch.setattr("kernelsieve.learning.learned.LearnOptions", options)
 
 
 def wiggly(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:

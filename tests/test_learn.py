@@ -25,15 +25,15 @@ from kernelsieve import (
 )
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
-from kernelsieve.kernels.learning.learner import (
+from kernelsieve.kernels.likelihood.learner import (
     FEW_COLUMNS,
     LEARNABLE,
     MOST_COLUMNS,
     Learner,
     best_of_families,
 )
-from kernelsieve.kernels.learning.likelihood import Objective
-from kernelsieve.kernels.learning.rates import _with_columns, start_rate
+from kernelsieve.kernels.likelihood.objective import Objective
+from kernelsieve.kernels.likelihood.rates import _with_columns, start_rate
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
@@ -41,9 +41,9 @@ from kernelsieve.models import _learned
 from kernelsieve.models._learned import _kept, affordable_size, block_seconds, products_seconds
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning.learn_options import LearnOptions
-from kernelsieve.tuning.learned import choose_learned
-from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, SetApart
+from kernelsieve.learning.options import LearnOptions
+from kernelsieve.learning.learned import choose_learned
+from kernelsieve.learning.errors import LeftOut, OnLandmarks, SetApart
 
 MIXED = ["laplacian", "matern32", "matern52", "gaussian", "matern32", "categorical"]
 NOTHING = np.empty((0, 0))

@@ -23,7 +23,7 @@ from kernelsieve import (
 from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
 from kernelsieve.models import kernel_ridge, local_search
-from kernelsieve.models.local import LocalCorrection, LocalMetric, in_boxes
+from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric, in_boxes
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import Block
 

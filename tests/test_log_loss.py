@@ -13,9 +13,9 @@ from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.models import _log_loss
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.learn_options import LearnOptions
-from kernelsieve.tuning.learned import choose_learned
+from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.options import LearnOptions
+from kernelsieve.learning.learned import choose_learned
 
 
 def problem(outputs: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def test_features_of_many_rows(monkeypatch: pytest.MonkeyPatch, held: bool, dtyp
     """The same from features in memory and from passes, for any number of threads."""
     options = partial(LearnOptions, exact_rows=100, landmarks=60, judged_landmarks=60,
                       learn_rows=200, full_work=0.0)  # fmt: skip
-    monkeypatch.setattr("kernelsieve.tuning.learned.LearnOptions", options)
+    monkeypatch.setattr("kernelsieve.learning.learned.LearnOptions", options)
     if not held:
         monkeypatch.setattr(_log_loss, "LARGEST_HELD", 0)
     rng = np.random.default_rng(0)

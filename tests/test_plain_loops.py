@@ -21,7 +21,7 @@ from numba import config
 import kernelsieve as ks
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels import Anova, Product, Warp
-from kernelsieve.kernels.learning.components import VarianceComponents
+from kernelsieve.kernels.likelihood.components import VarianceComponents
 from kernelsieve.testing import data as shapes
 
 Features = Callable[[], Any]

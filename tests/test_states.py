@@ -23,7 +23,7 @@ from kernelsieve._state import InvalidStateError
 from kernelsieve.kernels import Product
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
-from kernelsieve.models.local import LocalCorrection, LocalMetric
+from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.products.adapted_basis import Cells, column_basis
 from kernelsieve.products.local_basis import FIRST_TENT, LocalTables
 from kernelsieve.products.multisets import LARGEST_ORDER, Multisets

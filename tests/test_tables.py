@@ -29,7 +29,7 @@ from kernelsieve.tables.facts import confusion
 from kernelsieve.tables.inspection import as_lines, inspected
 from kernelsieve.tables.monomials import ranked_monomials
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
-from kernelsieve.tuning.methods import METHODS
+from kernelsieve.features.registry import METHODS
 
 
 def small(target: str = "rent", **options: Any) -> TableModel:

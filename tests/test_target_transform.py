@@ -18,11 +18,11 @@ from kernelsieve.models import _target_choice
 from kernelsieve.models._learned import kernel_choice
 from kernelsieve.models._target_choice import choose_transform, is_skewed, trimmed_ratio
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.models.target_transform import TargetTransform
+from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning import Judge
-from kernelsieve.tuning.learned import rows_set_apart
+from kernelsieve.learning import Judge
+from kernelsieve.learning.learned import rows_set_apart
 
 
 def prices(n: int, seed: int = 0, noise: float = 0.5) -> tuple[np.ndarray, np.ndarray]:

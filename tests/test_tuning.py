@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge
 
 from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidgeCV, NystromFeatures
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tuning import Judge, SearchOptions, SearchResult, choose_gamma_alpha, search
-from kernelsieve.tuning.judge import mean_by_regression
-from kernelsieve.tuning.methods import METHODS, feature_map, find_method
+from kernelsieve.learning import Judge, SearchOptions, SearchResult, choose_gamma_alpha, search
+from kernelsieve.learning.judge import mean_by_regression
+from kernelsieve.features.registry import METHODS, feature_map, find_method
 
 N_ROWS = 120
 

@@ -36,8 +36,8 @@ from kernelsieve import (
 )
 from kernelsieve.bench import peers
 from kernelsieve.bench.problem import tuned
-from kernelsieve.tuning.methods import METHODS as MAPS
-from kernelsieve.tuning.methods import unknown_method
+from kernelsieve.features.registry import METHODS as MAPS
+from kernelsieve.features.registry import unknown_method
 
 EXACT_MAX_ROWS = 5_000
 POLYNOMIAL_DEGREE = 3

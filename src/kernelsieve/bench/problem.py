@@ -23,10 +23,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from kernelsieve import NystromFeatures
 from kernelsieve.datasets import Dataset
 from kernelsieve.datasets.verify import checksum
+from kernelsieve.learning import Judge, SearchOptions, choose_gamma_alpha
 from kernelsieve.tables import Table, TableEncoder, TableNotice, read_table
 from kernelsieve.tables.columns import as_times
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
-from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha
 
 SPLIT_SEED = 0
 TEST_SHARE = 0.25

@@ -34,8 +34,8 @@ from kernelsieve.bench.metrics import metric_of
 from kernelsieve.bench.problem import TEST_SHARE, Problem, from_table, table_name
 from kernelsieve.bench.records import Result, Setup, Store
 from kernelsieve.bench.schedule import PlanError, is_file_name
+from kernelsieve.learning import Judge
 from kernelsieve.tables import Table, as_table, read_table
-from kernelsieve.tuning import Judge
 
 PROTOCOL = 1
 CONFIDENCE = 0.95

@@ -26,6 +26,7 @@ from kernelsieve.export.steps import (
 )
 from kernelsieve.export.tables import encoder_graph
 from kernelsieve.features import FeatureMap
+from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.models import (
     KernelKMeans,
     KernelPCA,
@@ -35,7 +36,6 @@ from kernelsieve.models import (
     KernelSVC,
 )
 from kernelsieve.models.classifier import FeatureClassifier
-from kernelsieve.models.target_transform import TargetTransform
 from kernelsieve.tables import TableModel
 from kernelsieve.tables.learned import LearnedRidge
 

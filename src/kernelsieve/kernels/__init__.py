@@ -19,7 +19,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
-from kernelsieve.kernels.learning import LearnedKernel, learn
+from kernelsieve.kernels.likelihood import LearnedKernel, learn
 from kernelsieve.kernels.pairwise import Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.resolve import resolve_kernel

@@ -52,11 +52,7 @@ JUDGES = 2000  # rows at which the features are compared with the kernel
 # Residuals at which predictions hardly change any more: relative to the error of the features, in
 # deviations of the target, and at most; after the trial they fall to a third.
 UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
-CLEAR = 0.2  # relative gain that needs no test
-WORTH = 0.01  # relative gain there that is worth n kernel values for each prediction
 LOCAL_WORTH = 0.02  # and one that is worth a search for neighbours among all rows
-# Standard errors between no gain and the mean gain, or the share of rows that gain.
-MEAN_ERRORS, SIGN_ERRORS = 2.0, 4.0
 
 Array = NDArray[np.float64]
 
@@ -296,12 +292,10 @@ def trials(
     apart: Block,
     alphas: Sequence[float],
     stop: Stop,
-    judges: NDArray[np.bool_] | None = None,
 ) -> list[Trial]:
     """Solve for the kernel on some of the rows with falling alphas; the next starts from the last.
 
-    No smaller one is tried after a residual above ``stop.tol``, or after a larger error at the
-    ``judges`` among the rows apart.
+    No smaller one is tried after a residual above ``stop.tol``.
     """
     found: list[Trial] = []
     matrix = KernelMatrix(
@@ -317,9 +311,7 @@ def trials(
         solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
         residuals = apart.y - (matrix @ solution.values + intercepts)
         found.append(Trial(alpha, solution.values, intercepts, solution.residual, residuals))
-        errors = [float(np.mean(one.residuals[judges] ** 2)) for one in found[-2:]]
-        unsolved = solution.residual > stop.tol or time.monotonic() > stop.deadline
-        if unsolved or errors[-1] > errors[0]:
+        if solution.residual > stop.tol or time.monotonic() > stop.deadline:
             break
     return found
 
@@ -345,25 +337,6 @@ def judge_tol(residuals: Array, targets: Array) -> float:
 def mean_square(residuals: Array, weights: Array | None) -> float:
     """The weighted mean of squared residuals over rows and outputs."""
     return float(np.average(np.mean(residuals**2, axis=1), weights=weights))
-
-
-def pays(refined: Array, features: Array, weights: Array | None, worth: float = WORTH) -> bool:
-    """Whether residuals are smaller than others at the same rows: by enough, and not by chance.
-
-    Not by chance is a mean gain above its standard error, or a gain at most of the rows, or one of
-    a fifth: where a few large residuals are all of the error, they cannot be told from chance.
-    """
-    weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
-    share = weights / weights.sum()
-    before, after = np.mean(features**2, axis=1), np.mean(refined**2, axis=1)
-    gain = float(share @ (before - after))
-    if gain <= (1.0 - (1.0 - worth) ** 2) * float(share @ before):
-        return False
-    if gain > (1.0 - (1.0 - CLEAR) ** 2) * float(share @ before):
-        return True
-    chance = math.sqrt(float(share**2 @ (before - after - gain) ** 2))
-    won = 2.0 * float(share @ (after < before)) - 1.0
-    return gain > MEAN_ERRORS * chance or won > SIGN_ERRORS * math.sqrt(float(share @ share))
 
 
 def pivots(

@@ -14,13 +14,13 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import AbsentOr, PersistentEstimator, array, instance, switch, wrong
 from kernelsieve._validation import check_choice, check_coverage
 from kernelsieve.features import AutoFeatures
+from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.map_search import looks_at_target
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import fresh_features, is_learned
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
-from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.search import looks_at_target
 
 METHODS = ("split", "jackknife+")
 

@@ -49,6 +49,14 @@ from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Kernel, Product
 from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.learning.neighbour_search import (
+    CorrectionTrial,
+    choose_correction,
+    correction_with,
+)
+from kernelsieve.learning.neighbours import LocalCorrection
+from kernelsieve.learning.plan import Correction
+from kernelsieve.learning.solver import pays
 from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
     NormalEquations,
@@ -80,12 +88,9 @@ from kernelsieve.models._refinement import (
     judge_tol,
     mean_square,
     narrowed,
-    pays,
     trials,
 )
 from kernelsieve.models.drift import Drift, outside_range
-from kernelsieve.models.local import LocalCorrection
-from kernelsieve.models.local_search import CorrectionTrial, choose_correction
 from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import (
     ArraySource,
@@ -304,9 +309,30 @@ class KernelRidge(RegressorMixin, FeatureModel):
         self
         """
         began = time.monotonic()
+        given = self._numeric(X, y, sample_weight)
+        self.fit_features(given)
+        alpha, refine, rows = self._checked_alpha(), self.refine, self._with_columns(given)
+        if refine == "auto":
+            self._refine_if_it_pays(rows, alpha, began)
+        elif refine == "local":
+            apart = self._judges(rows.shape[0])
+            everybody = np.ones(len(apart), dtype=bool)
+            trial = self.try_correction(rows, apart, everybody)
+            assert trial is not None  # there is no limit to its time
+            self.local_ = trial.correction
+        elif refine:
+            self.refine_from(rows, alpha, self._stop(began))
+        return self
+
+    def fit_features(self, given: Source, new: bool = False) -> Self:
+        """Fit the map and the ridge on its features; what ``refine`` asks for is left to do.
+
+        Rows that are ``new`` to the model tell it the number of their columns.
+        """
+        given = self._numeric(given, None) if new else given
         alpha = self._checked_alpha()
         refine = check_choice(self.refine, "refine", (True, False, "auto", "local"))
-        rows = self._with_columns(self._numeric(X, y, sample_weight))
+        rows = self._with_columns(given)
         self._forget()
         if refine is True:
             check_room(rows)
@@ -322,19 +348,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
         elif self.solver_ == "dual":
             Z = np.concatenate(self._map_blocks(lambda Z, _: dense(Z), rows))
             whole = rows.take(np.arange(rows.shape[0]))
-            self._set(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
+            self.adopt(*solve_dual_ridge(Z, whole.y, whole.weights, alpha, self.fit_intercept))
         else:
             self._solve_by_gradients(rows, alpha)
-        if refine == "auto":
-            self._refine_if_it_pays(rows, alpha, began)
-        elif refine == "local":
-            apart = self._judges(rows.shape[0])
-            everybody = np.ones(len(apart), dtype=bool)
-            trial = self._try_correction(rows, apart, everybody)
-            assert trial is not None  # there is no limit to its time
-            self.local_ = trial.correction
-        elif refine:
-            self._refine(rows, alpha, self._stop(began))
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         return self
 
@@ -479,9 +495,9 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _adopt(self, solution: RidgeSolution) -> None:
         self._posterior = solution.posterior
-        self._set(solution.coefficients, solution.intercepts)
+        self.adopt(solution.coefficients, solution.intercepts)
 
-    def _set(self, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]) -> None:
+    def adopt(self, coefficients: NDArray[np.float64], intercepts: NDArray[np.float64]) -> None:
         finite(coefficients, "the coefficients")
         self.coef_, self.intercept_ = self._shaped(coefficients), self._shaped(intercepts)
 
@@ -498,14 +514,14 @@ class KernelRidge(RegressorMixin, FeatureModel):
         with converging("conjugate gradients", stop.tol, stop.deadline, self.verbose) as report:
             options = (self.fit_intercept, stop.tol, stop.max_iter, rng, report)
             solution, intercepts = solve_by_gradients(blocks, alpha, *options)
-        self._set(self._converged(solution, stop), intercepts)
+        self.adopt(self._converged(solution, stop), intercepts)
 
-    def _refine(
+    def refine_from(
         self, rows: Source, alpha: float, stop: Stop, start: NDArray[np.float64] | None = None
     ) -> None:
         """Solve for the kernel itself, from a guess of the dual coefficients if there is one."""
         n = rows.shape[0]
-        full = self._full_kernel(alpha, n)
+        full = self.full_kernel(alpha, n)
         if rows.resident or n <= LARGEST_KERNEL_MATRIX:
             whole = rows.take(np.arange(n))
             solution, intercepts = full.solve(whole, stop, start)
@@ -513,31 +529,47 @@ class KernelRidge(RegressorMixin, FeatureModel):
         else:
             solution, intercepts, targets = full.solve_streamed(rows, stop)
             kept = kept_rows(rows)
-        self.X_fit_ = kept
-        self.residual_ = solution.residual
         dual = narrowed(self._converged(solution, stop), targets, stop.tol)
-        self._set_dual(dual, intercepts)
+        self.adopt_exact(kept, dual, intercepts, solution.residual)
 
-    def _set_dual(self, dual: NDArray[Any], intercepts: NDArray[np.float64]) -> None:
+    def adopt_exact(
+        self, rows: Any, dual: NDArray[Any], intercepts: NDArray[np.float64], residual: float
+    ) -> None:
+        """Predict by these coefficients of rows from now on."""
         finite(dual, "the coefficients")
+        self.X_fit_, self.residual_ = rows, residual
         self.dual_coef_, self.intercept_ = self._shaped(dual), self._shaped(intercepts)
+
+    def with_correction(self, correction: LocalCorrection) -> KernelRidge:
+        """The same model with its predictions corrected by the nearest rows."""
+        corrected = copy.copy(self)
+        corrected.local_ = correction
+        return corrected.set_params(refine="local")
+
+    def corrected_by(self, rows: Source, settings: Correction) -> KernelRidge:
+        """The same model with a correction whose distance, rate and noise are known."""
+        whole = rows.take(np.arange(rows.shape[0]))
+        residuals = self._residuals_of_all(whole, np.arange(0))
+        kernel = self.features_.kernel_
+        found = correction_with(kernel, whole, residuals, settings, self.n_jobs)
+        return self.with_correction(found)
 
     def _refine_if_it_pays(self, rows: Source, alpha: float, began: float) -> None:
         """Solve for the kernel if that lowers the error on rows set apart."""
         n, limit = rows.shape[0], self._stop(began)
-        full = self._full_kernel(alpha, n)
+        full = self.full_kernel(alpha, n)
         if n <= LARGEST_KERNEL_MATRIX:
-            self._refine(rows, alpha, limit)
+            self.refine_from(rows, alpha, limit)
             return
         if self._posterior is None or not rows.resident:
             return
         apart = self._judges(rows.shape[0])
         judges = rows.take(apart)
-        left_out = self._left_out_residuals(judges).reshape(judges.y.shape)
+        left_out = self.left_out_residuals(judges)
         to_beat = math.inf
-        if self._why_not_local(rows) is None:
+        if self.why_not_local(rows) is None:
             tell = np.arange(len(apart)) % 2 == 1  # the others choose the distance and the rate
-            corrected = self._try_correction(rows, apart, ~tell, limit.deadline)
+            corrected = self.try_correction(rows, apart, ~tell, limit.deadline)
             if corrected is not None:
                 to_beat = self._take_if_it_pays(corrected, judges, left_out, tell)
         if full.affordable(*rows.shape):
@@ -550,7 +582,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
                 start[known] = trial.dual
                 stop = replace(stop, tol=max(self.tol, AUTO_SHARE * stop.tol))
                 self.__dict__.pop("local_", None)
-                self._refine(rows, alpha, stop, start)
+                self.refine_from(rows, alpha, stop, start)
 
     def _take_if_it_pays(
         self,
@@ -575,7 +607,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         size = min(JUDGES, max(1, n // 10))
         return np.sort(keyed_rows(n, size, seed, "apart"))
 
-    def _why_not_local(self, rows: Source) -> str | None:
+    def why_not_local(self, rows: Source) -> str | None:
         """Why these rows cannot be corrected by their neighbours."""
         if rows.sparse:
             return "dense rows: pass X.toarray()"
@@ -591,7 +623,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             return "a kernel without categorical columns, whose codes have no distances"
         return None
 
-    def _try_correction(
+    def try_correction(
         self,
         rows: Source,
         apart: NDArray[np.int64],
@@ -602,20 +634,24 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
         None if there is no time for it before the deadline.
         """
-        why_not = self._why_not_local(rows)
+        why_not = self.why_not_local(rows)
         if why_not is not None:
             raise ValueError(f"refine='local' needs {why_not}")
         whole = rows.take(np.arange(rows.shape[0]))
-        if len(whole) * self.features_.n_components_**2 <= LEVERAGE_WORK:
-            residuals = self._left_out_residuals(whole).reshape(whole.y.shape)
-        else:  # leverages are small with so many rows to a feature
-            residuals = whole.y - self.predict(ArraySource(whole.X)).reshape(whole.y.shape)
-            some = whole.take(apart)
-            residuals[apart] = self._left_out_residuals(some).reshape(some.y.shape)
+        residuals = self._residuals_of_all(whole, apart)
         kernel = self.features_.kernel_
         return choose_correction(kernel, whole, residuals, apart, decide, self.n_jobs, deadline)
 
-    def _full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
+    def _residuals_of_all(self, rows: Block, apart: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Leave-one-out residuals; of very many rows those of the fit, but for the rows apart."""
+        if len(rows) * self.features_.n_components_**2 <= LEVERAGE_WORK:
+            return self.left_out_residuals(rows)
+        # Leverages are small with so many rows to a feature.
+        residuals = rows.y - self.predict(ArraySource(rows.X)).reshape(rows.y.shape)
+        residuals[apart] = self.left_out_residuals(rows.take(apart))
+        return residuals
+
+    def full_kernel(self, alpha: float, n_rows: int) -> FullKernel:
         return FullKernel(
             self.features_.kernel_,
             self.features_,
@@ -691,7 +727,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
             mean = finite(mean + correction.reshape(mean.shape).astype(X.dtype), "the predictions")
         if not return_std:
             return mean
-        posterior = self._known_posterior()
+        posterior = self.posterior()
         if np.isnan(posterior.noise_variance).any():
             raise ValueError(
                 "the noise is unknown, because the model was fitted to a single row: "
@@ -845,22 +881,23 @@ class KernelRidge(RegressorMixin, FeatureModel):
             mean = mean + np.asarray(self.intercept_, dtype=dtype)
         return finite(mean, "the predictions")
 
-    def _left_out_residuals(self, rows: Block, repetitions: Any = None) -> NDArray[np.float64]:
+    def left_out_residuals(self, rows: Block, repetitions: Any = None) -> NDArray[np.float64]:
         """Leave-one-out residuals at some of the rows that the model was fitted to.
 
         ``repetitions`` are the parts of the weights that repeat a row: one of the repetitions is
         left out, with the rest of its weight.
         """
-        posterior = self._known_posterior()
+        posterior = self.posterior()
         leverages = np.concatenate(self._map_blocks(lambda Z, _: posterior.leverages(Z), rows.X))
         weights = rows.weights_or_ones
         repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
         left = np.maximum(1.0 - weights / repeated * leverages, 1e-6)
         predicted = self.predict(ArraySource(rows.X))
-        residuals = np.asarray(rows.y, dtype=np.float64).reshape(predicted.shape) - predicted
-        return residuals / left.reshape(-1, *[1] * (residuals.ndim - 1))
+        residuals = np.asarray(rows.y, dtype=np.float64).reshape(len(left), -1)
+        residuals = residuals - predicted.reshape(residuals.shape)
+        return residuals / left[:, None]
 
-    def _known_posterior(self) -> Posterior:
+    def posterior(self) -> Posterior:
         if self._posterior is None:
             raise ValueError(
                 f"return_std needs the Cholesky factor that solver={self.solver_!r} does not form: "
@@ -876,7 +913,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         a single target, an ndarray of shape (n_outputs,) otherwise. NaN after a fit to one row.
         """
         check_is_fitted(self)
-        return self._shaped(self._known_posterior().noise_variance)
+        return self._shaped(self.posterior().noise_variance)
 
     def risk_bound(self, X: Any, noise_variance: float | None = None) -> Risk:
         """The paper's bound on the risk of this ridge, on (at most 2,000 of) the rows of X.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,14 +12,16 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
+from kernelsieve.learning.budget import Budget
+from kernelsieve.learning.choose import Wanted, choose
+from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.plan import Plan
 from kernelsieve.models._base import checked_order, columns_of
-from kernelsieve.models._learned import fit_learned
-from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
+from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Scores, ridge_scores
 from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask, recoded
-from kernelsieve.tuning.judge import Judge
 
 CALIBRATION_ROWS = 20_000
 
@@ -43,6 +43,9 @@ class KernelRidgeClassifier(FeatureClassifier):
     max_order : int, optional
         Learn scores of parts of at most so many columns: 2 for main effects and pairs, which
         ``explain`` shows exactly. Only for a learned kernel, which is then an ``Anova``.
+    plan : Plan, optional
+        The ``plan_`` of an earlier fit: it is executed without a search, for other rows with the
+        same columns.
     class_weight : dict, "balanced" or None
         Weight of the rows of each class; "balanced" gives all classes the same total weight.
     fit_intercept : bool, default True
@@ -66,6 +69,8 @@ class KernelRidgeClassifier(FeatureClassifier):
     ridge_ : KernelRidge
         The regression on the targets; or, with a learned kernel, the scores whose softmax has the
         lowest log loss.
+    plan_ : Plan or None
+        Everything that was decided for a learned kernel, in words if it is printed.
     features_ : FeatureMap
         The fitted map.
     kernel_ : Kernel
@@ -95,8 +100,10 @@ class KernelRidgeClassifier(FeatureClassifier):
     ['near', 'far']
     """
 
+    _state_parameters: ClassVar = {"plan": instance(Plan, None)}
     _state_fields: ClassVar = {
         "features_": None,
+        "plan_": instance(Plan, None),
         "ridge_": instance(KernelRidge, fitted=True, d="n_features_in_"),
     }
     _not_stored: ClassVar = {"features_": "of ridge_"}
@@ -113,6 +120,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         *,
         alpha: float | None = None,
         max_order: int | None = None,
+        plan: Plan | None = None,
         class_weight: Any = None,
         fit_intercept: bool = True,
         time_limit: float | None = None,
@@ -124,6 +132,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.features = features
         self.alpha = alpha
         self.max_order = max_order
+        self.plan = plan
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.time_limit = time_limit
@@ -161,55 +170,55 @@ class KernelRidgeClassifier(FeatureClassifier):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
+        self.plan_: Plan | None = None
         max_order = checked_order(self.max_order, self.features is None, rows)
         if self.features is None and not rows.sparse:
-            self._fit_learned(rows, targets, ridge, max_order)
+            self._fit_plan(rows, targets, ridge, max_order)
         else:
             n = rows.shape[0]
             few = np.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).astype(int)
             rows.expect(few)
             self.ridge_ = ridge.fit(targets)
             seen, signs_seen = rows.take(few), targets.take(few)
-            residuals = self.ridge_._left_out_residuals(signs_seen, seen.weights)
+            residuals = self.ridge_.left_out_residuals(signs_seen, seen.weights)
             self._calibrate_left_out(seen, signs_seen, residuals)
         self.features_ = self.ridge_.features_
         return self
 
-    def _fit_learned(
+    def _fit_plan(
         self, rows: Source, targets: Source, ridge: KernelRidge, max_order: int | None
     ) -> None:
-        """Learn the kernel, and choose the loss and calibrate on rows that had no part in that."""
+        """Choose what to fit, fit it to all rows, and calibrate on rows that were left out."""
+        n = rows.shape[0]
+        labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
+        judge = Judge(n, root_seed(self.random_state), labels=labels)
+        budget, plan, columns = Budget(self.time_limit), self.plan, columns_of(targets)
+        if plan is None:
+            plan = choose(columns, judge, budget.for_choice(n), self._wanted(max_order))
+        else:
+            check_plan(plan, rows, "log loss", "KernelRidgeCV")
+        single = targets.target_shape == ()
+        found = execute(plan, columns, ridge, judge, budget, single=single)
+        self.plan_, self.ridge_ = found.plan, found.model
+        held, outputs = found.held, targets.target_shape or ()
+        seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
+        weights = targets.take(held.rows).weights
+        self._calibrate(seen.y, held.predicted.reshape(shape), weights)
+
+    def _wanted(self, max_order: int | None) -> Wanted:
         alphas = None
         if self.alpha is not None:
             why = "it is added to the kernel's diagonal"
             alphas = np.array([check_positive(self.alpha, "alpha", why)])
-        n, began = rows.shape[0], time.monotonic()
-        labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
-        columns = columns_of(targets)
-        learned = fit_learned(
-            targets,
-            columns,
-            ridge,
+        return Wanted(
             alphas=alphas,
-            judge=Judge(n, root_seed(self.random_state), labels=labels),
-            local=False,
-            time_limit=self.time_limit,
-            verbose=self.verbose,
-            simpler=True,
+            fit_intercept=self.fit_intercept,
             max_order=max_order,
+            transform=None,
+            classes=True,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
         )
-        self.ridge_ = learned.model
-        unseen = learned.unseen
-        seen, signs = rows.take(unseen), targets.take(unseen)
-        loss = self._calibrate_left_out(seen, signs, learned.residuals)
-        deadline = math.inf if self.time_limit is None else began + self.time_limit
-        found = fit_log_loss(learned, targets, columns, alphas is None, deadline)
-        if found is not None:
-            sharpness = self.sharpness_
-            if self._calibrate(seen.y, found.values.reshape(signs.y.shape), signs.weights) < loss:
-                self.ridge_ = found.model
-            else:
-                self.sharpness_ = sharpness
 
     def _calibrate_left_out(
         self, rows: Block, signs: Block, residuals: NDArray[np.float64]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,6 +15,14 @@ from kernelsieve._random import root_seed
 from kernelsieve._state import array, instance, list_of, number, optional, plain, table, wrong
 from kernelsieve._validation import check_choice
 from kernelsieve.features import FeatureMap
+from kernelsieve.learning.budget import Budget
+from kernelsieve.learning.choose import Wanted, choose
+from kernelsieve.learning.grid import search_on, warn_of_ends
+from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.linear_part import LinearPart
+from kernelsieve.learning.map_search import positive_numbers, search
+from kernelsieve.learning.plan import Plan
+from kernelsieve.learning.target_transform import NAMES, TargetTransform
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.models._base import (
     FeatureModel,
@@ -24,15 +30,10 @@ from kernelsieve.models._base import (
     columns_of,
     finite,
 )
-from kernelsieve.models._learned import fit_learned, kernel_choice
-from kernelsieve.models._target_choice import TransformChoice, choose_transform
+from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
-from kernelsieve.models.target_transform import NAMES, TargetTransform
-from kernelsieve.sources.base import Source, as_source, lazy_on_dask
-from kernelsieve.tuning.grid import search_on, warn_of_ends
-from kernelsieve.tuning.judge import Judge
-from kernelsieve.tuning.search import positive_numbers, search
+from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):
@@ -103,6 +104,10 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         in units of the transformed target.
     target_transform_ : TargetTransform or None
         What the ridge is fitted to; None is the target as it is.
+    linear_ : LinearPart or None
+        A linear function that is added to what the ridge predicts, where that pays.
+    plan_ : Plan or None
+        Everything that was decided for a learned kernel, in words if it is printed.
     model_ : KernelRidge
         The ridge with the best combination, fitted to all rows and their transformed targets.
     features_ : FeatureMap
@@ -136,7 +141,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
 
     _state_parameters: ClassVar = dict.fromkeys(
         ("alphas", "gammas"), plain(int, float, list, tuple, np.ndarray, None)
-    )
+    ) | {"plan": instance(Plan, None)}
     _state_fields: ClassVar = {
         "features_": None,
         "model_": instance(KernelRidge, fitted=True, d="n_features_in_"),
@@ -144,6 +149,8 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         "gamma_": optional(number(0.0)),
         "best_rmse_": number(),
         "target_transform_": instance(TargetTransform, None),
+        "linear_": instance(LinearPart, None, d="n_columns"),
+        "plan_": instance(Plan, None),
         "cv_results_": table(
             {
                 "gamma": list_of(optional(number())),
@@ -175,6 +182,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         cv: Any = None,
         max_order: int | None = None,
         target_transform: str | None = "auto",
+        plan: Plan | None = None,
         fit_intercept: bool = True,
         time_limit: float | None = None,
         block_rows: int | None = None,
@@ -188,6 +196,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.cv = cv
         self.max_order = max_order
         self.target_transform = target_transform
+        self.plan = plan
         self.fit_intercept = fit_intercept
         self.time_limit = time_limit
         self.block_rows = block_rows
@@ -229,8 +238,13 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         rows = columns_of(given)
         nothing_chosen = self.features is None and self.gammas is None and self.cv is None
         max_order = checked_order(self.max_order, nothing_chosen, rows)
-        if nothing_chosen and not rows.sparse and rows.shape[0] > 1:
-            return self._fit_learned(given, rows, groups, order, max_order)
+        if self.plan is not None or (nothing_chosen and not rows.sparse and rows.shape[0] > 1):
+            if transform in NAMES and rows.target_shape != (1,):
+                raise ValueError(
+                    f"target_transform={transform!r} is for a single target: transform the columns "
+                    "of y before the fit"
+                )
+            return self._fit_plan(rows, given.target_shape == (), groups, order, max_order)
         if transform in NAMES:
             raise ValueError(
                 f"target_transform={transform!r} is for a learned kernel of dense rows: leave out "
@@ -238,6 +252,8 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
                 "TransformedTargetRegressor"
             )
         self.target_transform_: TargetTransform | None = None
+        self.linear_: LinearPart | None = None
+        self.plan_: Plan | None = None
         if groups is not None or order is not None:
             raise ValueError(
                 "groups and order are for learned kernels: with features, gammas or cv given, pass "
@@ -271,85 +287,63 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
 
-    def _fit_learned(
-        self, given: Source, rows: Source, groups: Any, order: Any, max_order: int | None
+    def _fit_plan(
+        self, rows: Source, single: bool, groups: Any, order: Any, max_order: int | None
     ) -> Self:
-        """Learn the kernel from the rows and their columns of targets."""
+        """Choose what to fit, if no plan was given, and fit it to all rows."""
         judge = Judge(
             rows.shape[0],
             root_seed(self.random_state),
             groups=None if groups is None else np.asarray(groups),
             order=None if order is None else np.asarray(order),
         )
-        began, limit = time.monotonic(), self.time_limit
-        choice = self._choose_transform(rows, judge, max_order)
-        transform, targets = choice.transform, rows
-        if transform is not None:
-            given, rows = transform.of_rows(given), transform.of_rows(rows)
-        learned = fit_learned(
-            given,
+        budget, plan = Budget(self.time_limit), self.plan
+        if plan is None:
+            plan = choose(rows, judge, budget.for_choice(rows.shape[0]), self._wanted(max_order))
+        else:
+            self._check_plan(plan, rows)
+        found = execute(
+            plan,
             rows,
             self._ridge(None, 1.0),
-            alphas=None if self.alphas is None else self._checked_alphas(),
-            judge=judge,
-            local=judge.free,  # else neighbours would tell too much
-            time_limit=None if limit is None else max(limit - time.monotonic() + began, 0.1),
-            verbose=self.verbose,
-            max_order=max_order,
-            chosen=choice.chosen,
+            judge,
+            budget,
+            single=single,
+            # Neighbours would tell too much where rows belong together.
+            correct=self.plan is None and judge.free and max_order is None,
         )
-        tried = learned.chosen.tried
+        self.plan_, report = found.plan, found.plan.report
+        assert report is not None  # execution has measured the error
+        assert report.error is not None
         self.cv_results_ = {
-            "gamma": np.full(len(tried), None, dtype=object),
-            "alpha": np.array([one.alpha for one in tried]),
-            "rmse": learned.chosen.scale * np.array([one.rmse for one in tried]),
+            "gamma": np.full(len(report.alphas), None, dtype=object),
+            "alpha": report.alphas,
+            "rmse": report.errors,
         }
-        if choice.residuals is not None:
-            learned = replace(learned, residuals=choice.residuals)
-        elif transform is not None:
-            predicted = rows.take(learned.unseen).y - learned.residuals
-            residuals = targets.take(learned.unseen).y - transform.mean(predicted)
-            learned = replace(learned, residuals=residuals)
-        self.best_rmse_ = learned.rmse(targets, judge)
-        self.target_transform_ = transform
-        self.gamma_, self.alpha_, self.model_ = None, learned.model.alpha, learned.model
+        self.best_rmse_ = report.error
+        self.target_transform_, self.linear_ = found.plan.transform, found.linear
+        self.gamma_, self.alpha_, self.model_ = None, found.plan.alpha, found.model
         self.features_ = self.model_.features_
         self.coef_, self.intercept_ = self.model_.coef_, self.model_.intercept_
         return self
 
-    def choose_transform(self, X: Any, y: Any = None) -> TargetTransform | None:
-        """Choose the function of the target that `fit` would fit the ridge to.
+    def _wanted(self, max_order: int | None) -> Wanted:
+        return Wanted(
+            alphas=None if self.alphas is None else self._checked_alphas(),
+            fit_intercept=self.fit_intercept,
+            max_order=max_order,
+            transform=self.target_transform,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
 
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or Source
-        y : array-like of shape (n,), optional
-
-        Returns
-        -------
-        TargetTransform or None
-            None is the target as it is.
-        """
-        rows = columns_of(self._numeric(X, y))
-        judge = Judge(rows.shape[0], root_seed(self.random_state))
-        return self._choose_transform(rows, judge, self.max_order).transform
-
-    def _choose_transform(
-        self, rows: Source, judge: Judge, max_order: int | None
-    ) -> TransformChoice:
-        """What the ridge is fitted to, of the targets (n, m)."""
-        single = rows.target_shape == (1,)
-        wanted = self.target_transform
-        if wanted is None or (wanted == "auto" and not single):
-            return TransformChoice(None)
-        if not single:
-            raise ValueError(
-                f"target_transform={wanted!r} is for a single target: transform the columns of y "
-                "before the fit"
-            )
-        alphas = None if self.alphas is None else self._checked_alphas()
-        choose = kernel_choice(self._ridge(None, 1.0), alphas, judge.seed, max_order)
-        return choose_transform(rows, judge, wanted, choose, self.time_limit)
+    def _check_plan(self, plan: Plan, rows: Source) -> None:
+        """Refuse a plan for another task or for other columns."""
+        check_plan(plan, rows, "squared error", "KernelRidgeClassifier")
+        given = {"features": self.features, "alphas": self.alphas, "gammas": self.gammas}
+        for name, value in (given | {"cv": self.cv, "max_order": self.max_order}).items():
+            if value is not None:
+                raise ValueError(f"{name} is decided by the plan: leave out {name} or plan")
 
     def _ridge(self, features: FeatureMap | None, alpha: float) -> KernelRidge:
         return KernelRidge(
@@ -397,7 +391,17 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
         check_is_fitted(self)
         rows, transform = as_source(self._valid_rows(X)), self.target_transform_
         predicted = self.model_.predict(rows, return_std=return_std)
+        if self.linear_ is not None:
+            predicted = self._plus_linear(rows, predicted, return_std)
         return predicted if transform is None else transform.back(predicted, return_std)
+
+    def _plus_linear(self, rows: Source, predicted: Any, with_deviation: bool) -> Any:
+        """What the kernel predicts, and the linear part."""
+        mean = predicted[0] if with_deviation else predicted
+        size = self._rows_per_block(rows.shape[0])
+        parts = np.concatenate(list(rows.map(partial(_linear_block, self.linear_), size, 1)))
+        mean = mean + parts.reshape(mean.shape).astype(mean.dtype)
+        return (mean, predicted[1]) if with_deviation else mean
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
@@ -408,10 +412,16 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
             See `KernelRidge.predictor`.
         """
         check_is_fitted(self)
-        predictor, transform = self.model_.predictor(), self.target_transform_
+        predictor, transform, linear = self.model_.predictor(), self.target_transform_, self.linear_
+        if linear is not None:
+            predictor = predictor.plus(lambda row: linear(row)[0])
         return predictor if transform is None else predictor.then(transform.mean)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _linear_block(linear: LinearPart, block: Block) -> NDArray[np.float64]:
+    return linear(block.X)

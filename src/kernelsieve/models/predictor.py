@@ -17,8 +17,8 @@ from scipy.special import softmax
 from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
 from kernelsieve.kernels.tiles import family_codes, product_gram
+from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.models._base import both_classes
-from kernelsieve.models.local import LocalCorrection
 
 Scores = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 

@@ -12,11 +12,11 @@ from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
+from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
+from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
-from kernelsieve.models.local import LocalCorrection, LocalMetric
-from kernelsieve.models.target_transform import TargetTransform
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
 from kernelsieve.products.centred import CentredTables

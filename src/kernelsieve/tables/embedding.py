@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve.features.registry import feature_map
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.table import as_table
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
-from kernelsieve.tuning.methods import feature_map
 
 
 def embedding(
@@ -39,7 +39,7 @@ def embedding(
     strict : bool, default False
         Raise a TableError for missing values and columns that cannot be used.
     method : str, default "adaptive"
-        One of the names in ``kernelsieve.tuning.methods.METHODS``.
+        One of the names in ``kernelsieve.features.registry.METHODS``.
     readable : bool, default False
         Use products of columns, never of principal components.
     **options

@@ -24,8 +24,8 @@ from kernelsieve.features.series import degree_masses
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
+from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge
-from kernelsieve.models.target_transform import target_label
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.monomials import Ranking, ranked_monomials

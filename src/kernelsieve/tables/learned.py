@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._state import PersistentEstimator, array, instance, number, plain
 from kernelsieve.features import FeatureMap
+from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.models import KernelRidge, KernelRidgeCV
 from kernelsieve.models.predictor import Predictor
-from kernelsieve.models.target_transform import TargetTransform
 
 LINEAR_ALPHAS = np.logspace(-3.0, 4.0, 15)
 FEWEST_ROWS = 10  # for each coefficient of a linear part

@@ -28,10 +28,12 @@ from kernelsieve._state import (
     wrong,
 )
 from kernelsieve._validation import check_choice, check_count, check_positive
+from kernelsieve.features.registry import feature_map, find_method
 from kernelsieve.kernels import Kernel
+from kernelsieve.learning import Judge, choose_gamma_alpha
+from kernelsieve.learning.target_transform import NAMES, target_label
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.models.conformal import conformal_width
-from kernelsieve.models.target_transform import NAMES, target_label
 from kernelsieve.sources import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
@@ -65,8 +67,6 @@ from kernelsieve.tables.target import (
 )
 from kernelsieve.tables.texts import readings
 from kernelsieve.tables.verdict import compared, row_losses
-from kernelsieve.tuning import Judge, choose_gamma_alpha
-from kernelsieve.tuning.methods import feature_map, find_method
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
@@ -102,7 +102,7 @@ class TableModel(PersistentEstimator):
         ``readable`` is given; it is "gaussian" otherwise.
     method : str, default "auto"
         The feature map: "auto", "adaptive", "row-norm", "nystrom", "fourier", "oblivious",
-        "tensor-sketch", "maclaurin", or another name in ``kernelsieve.tuning.methods.METHODS``.
+        "tensor-sketch", "maclaurin", or another name in ``kernelsieve.features.registry.METHODS``.
     n_components : int, optional
         The number of features. None is 2,000, or what suits a learned kernel.
     gamma : "cv", "scale", "auto" or float

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from kernelsieve._random import root_seed
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.kernels.anova import Anova
-from kernelsieve.kernels.learning.learner import (
+from kernelsieve.kernels.likelihood.learner import (
     LEARNABLE,
     SCREENED_ROWS,
     Learner,
     best_of_families,
 )
-from kernelsieve.kernels.learning.parts import PartsFit, best_parts
-from kernelsieve.kernels.learning.rates import WEAKEST, Fit
+from kernelsieve.kernels.likelihood.parts import PartsFit, best_parts
+from kernelsieve.kernels.likelihood.rates import WEAKEST, Fit
 from kernelsieve.kernels.product import Product
 from kernelsieve.sources.base import as_source
 

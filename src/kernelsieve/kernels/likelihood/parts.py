@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from kernelsieve.kernels.anova import HIGHEST_ORDER, Anova
-from kernelsieve.kernels.learning.components import Components, VarianceComponents
-from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner
-from kernelsieve.kernels.learning.rates import Fit
+from kernelsieve.kernels.likelihood.components import Components, VarianceComponents
+from kernelsieve.kernels.likelihood.learner import SCREENED_ROWS, Learner
+from kernelsieve.kernels.likelihood.rates import Fit
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.subsets import Subset
 

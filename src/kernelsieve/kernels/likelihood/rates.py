@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kernelsieve._native.product_gram import CATEGORICAL
-from kernelsieve.kernels.learning.likelihood import Objective
+from kernelsieve.kernels.likelihood.objective import Objective
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
@@ -77,7 +77,7 @@ class Columns:
         return Columns(pick[0], pick[1], self.categorical[kept])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a search is equal to itself only
 class Fit:
     """The end of one search.
 

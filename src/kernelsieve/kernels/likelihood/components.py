@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kernelsieve._native.subsets import add_pulls, add_subsets
 from kernelsieve._parallel import map_row_blocks, one_thread_in_blas, ordered_row_blocks
 from kernelsieve.kernels.anova import Anova, AnovaTiles
-from kernelsieve.kernels.learning.likelihood import without_constants
+from kernelsieve.kernels.likelihood.objective import without_constants
 from kernelsieve.linalg.cholesky import inverse_of
 
 Array = NDArray[np.float64]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map
+from kernelsieve._random import keyed_rows
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.cholesky import (
     covariance_factor,
@@ -193,3 +194,58 @@ class OnLandmarks(RidgeErrors):
             return residuals
 
         return lambda alphas: [left_out(alpha) for alpha in alphas]
+
+
+class LandmarksApart(RidgeErrors):
+    """Ridges on the features of landmarks among the rows that do not judge."""
+
+    def __init__(self, exact: RidgeErrors, landmarks: NDArray[np.int64]) -> None:
+        self.fit_intercept, self.n_jobs = exact.fit_intercept, exact.n_jobs
+        self.free_intercept = exact.free_intercept
+        self.X, self.outside, self.weights = exact.X, exact.outside, exact.weights
+        self.y, self.size, self.landmarks = exact.y, exact.size, exact.X[landmarks]
+
+    @classmethod
+    def among(cls, exact: SetApart, size: int, seed: int) -> LandmarksApart:
+        """With landmarks drawn from the rows that are known to an exact judge."""
+        known = np.flatnonzero(~exact.outside)
+        return cls(exact, known[keyed_rows(len(known), size, seed, "landmarks")])
+
+    def ridges(self, kernel: Kernel) -> Ridges:
+        known, new, weights = self._features(kernel)
+        gram, moment = known.T @ (weights * known), known.T @ (weights * self.y[~self.outside])
+
+        def unseen(alpha: float) -> Array:
+            factor = _shifted_factor(gram, alpha)
+            solved = solve_triangle(factor, solve_triangle(factor, moment.T), transposed=True)
+            residuals: Array = self.y[self.outside] - new @ solved.T
+            return residuals
+
+        return lambda alphas: [unseen(alpha) for alpha in alphas]
+
+    def residuals_of_all(self, kernel: Kernel, alpha: float) -> Array:
+        """Residuals of one ridge: leave-one-out at the rows that it is fitted to."""
+        known, new, weights = self._features(kernel)
+        y = self.y[~self.outside]
+        factor = _shifted_factor(known.T @ (weights * known), alpha)
+        half = solve_triangle(factor, known)
+        solved = solve_triangle(factor, (half.T @ (weights * y)).T, transposed=True).T
+        left = np.maximum(1.0 - weights[:, 0] * np.square(half).sum(axis=1), 1e-6)
+        residuals = np.empty_like(self.y)
+        residuals[~self.outside] = (y - known @ solved) / left[:, None]
+        residuals[self.outside] = self.y[self.outside] - new @ solved
+        return residuals
+
+    def _features(self, kernel: Kernel) -> tuple[Array, Array, Array]:
+        """Features of the rows that are fitted and of those that judge, and weights."""
+        square = kernel.between(self.landmarks, self.landmarks, self.n_jobs).astype(np.float64)
+        lower, _ = regularised_cholesky(square, 1e-10 * len(square))
+        Z = kernel.between(self.X, self.landmarks, self.n_jobs).astype(np.float64)
+        Z = Z @ inverse_of_lower(lower).T
+        return Z[~self.outside], Z[self.outside], self.weights[~self.outside][:, None]
+
+
+def _shifted_factor(gram: Array, alpha: float) -> Array:
+    shifted = gram.copy()
+    shifted.flat[:: len(gram) + 1] += alpha
+    return regularised_cholesky(shifted, 0.0)[0]

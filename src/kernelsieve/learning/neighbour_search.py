@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels import Kernel, Product
-from kernelsieve.models.local import (
+from kernelsieve.learning.neighbours import (
     BLOCK_ROWS,
     LocalCorrection,
     LocalMetric,
@@ -23,6 +23,7 @@ from kernelsieve.models.local import (
     in_boxes,
     values_of,
 )
+from kernelsieve.learning.plan import METRICS, Correction
 from kernelsieve.sources.base import Block
 
 Array = NDArray[np.float64]
@@ -122,12 +123,15 @@ class CorrectionTrial:
     Attributes
     ----------
     correction : LocalCorrection
+    settings : Correction
+        What was chosen, for other rows.
     judged : ndarray of int
         The judges that there was time for, by their places among those that were given.
     residuals : ndarray of shape (len(judged), m)
     """
 
     correction: LocalCorrection
+    settings: Correction
     judged: Rows
     residuals: Array
 
@@ -192,7 +196,51 @@ def choose_correction(
     # The process' variance makes the squared errors what they are said to be in the mean.
     relative = np.maximum(1.0 - explained, 0.0) + best.correction.noise
     variances = np.average(np.square(left[say]) / relative[say, None], axis=0, weights=shares[say])
-    return CorrectionTrial(replace(best.correction, variances=variances), judged, left)
+    settings = _settings(best.correction, near)
+    return CorrectionTrial(replace(best.correction, variances=variances), settings, judged, left)
+
+
+def correction_with(
+    kernel: Kernel, rows: Block, residuals: Array, settings: Correction, n_jobs: int | None
+) -> LocalCorrection:
+    """A correction whose distance, rate and noise were chosen on other rows."""
+    weights = None if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
+    used = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
+    search = _Search(kernel, rows, residuals, used, n_jobs)
+    wanted = (each for each in metrics(kernel, rows.X, n_jobs) if _name(each) == settings.metric)
+    placed = search.placed(next(wanted))
+    placed = placed.euclidean() if settings.euclidean else placed
+    found = search._kinds(placed)[int(settings.of_targets)]
+    some = _thinned(used, MOST_CHOOSERS)
+    near = search.found(placed, found, some)
+    found = replace(found, rate=settings.rate / _middle(near), noise=settings.noise)
+    added, explained = _kriged_by_blocks(found, near, search.predicted[some], n_jobs)
+    left = residuals[some] - added
+    relative = np.maximum(1.0 - explained, 0.0) + found.noise
+    return replace(found, variances=np.mean(np.square(left) / relative[:, None], axis=0))
+
+
+def _middle(near: Near) -> float:
+    """The median distance of the last neighbour: the unit of rates."""
+    return float(np.median(near.distances[:, -1])) or 1.0
+
+
+def _name(metric: LocalMetric) -> str:
+    """What a plan calls a distance."""
+    if metric.warped:
+        return METRICS[0]
+    return METRICS[1] if np.ptp(metric.scales) > 0.0 else METRICS[2]
+
+
+def _settings(correction: LocalCorrection, near: Near) -> Correction:
+    metric = correction.metric
+    return Correction(
+        _name(metric),
+        metric.euclidean,
+        correction.levels is not None,
+        correction.rate * _middle(near),
+        correction.noise,
+    )
 
 
 @dataclass(frozen=True)
@@ -340,7 +388,7 @@ class _Search:
             near = self.found(placed, kinds[0], choosers.rows)
         seconds = (time.monotonic() - began) / len(choosers.rows)
         tried = _Tried(np.inf, kinds[0], placed, float(near.looked_at.mean()), seconds)
-        middle = float(np.median(near.distances[:, -1])) or 1.0
+        middle = _middle(near)
         # Both have the same weights: one factor serves them, with residuals at level 0.
         levels = kinds[1].levels
         assert levels is not None  # of targets

@@ -1,4 +1,4 @@
-"""The sizes of the search for a learned kernel."""
+"""The sizes and thresholds of the choice of a model: all of them trade time for accuracy."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LearnOptions:
-    """Sizes of the search; all of them trade time for accuracy.
+    """What a default fit looks at before it decides.
 
     Attributes
     ----------
     learn_rows : int
-        Rows A. At most three quarters of all rows.
+        Rows whose likelihood the rates come from. At most three quarters of all rows.
     exact_rows : int
-        Up to so many rows the ridge is solved for the exact kernel, beyond by landmarks.
+        Up to so many rows the ridge is solved for the exact kernel by one Cholesky factor.
     landmarks : int
+        Features of the ridge of more rows, where the exact kernel does not pay.
     left_out_rows : int
         Up to so many rows kernels are compared by leave-one-out; beyond, on rows set apart.
     apart_rows, known_rows : int
@@ -26,14 +27,17 @@ class LearnOptions:
         Rows that they are predicted from when the width and alpha of the winner are settled.
     judged_rows, judged_landmarks : int
         The same where landmarks will be used.
+    solver_rows : int
+        Rows on which the exact kernel is compared with landmarks.
     full_work : float
-        The largest `product_work` at which the exact kernel is an alternative to landmarks.
+        The largest `product_work` at which the exact kernel of all rows is an alternative to
+        landmarks: about a second for each product.
     families : int
         How many go from the likelihood to the judge.
     equal : tuple of str
         Families whose kernel with equal rates takes part.
     step : float
-        Between factors that are tried.
+        Between factors of the rates that are tried.
     narrowest, widest : float
         Factors beyond which the search does not go.
     linear : float
@@ -57,6 +61,8 @@ class LearnOptions:
         A kernel of fewer columns may be worse by so much, relative to the best.
     handicap : float
         Learned rates may be worse by so much than equal ones, because more rows will follow.
+    behind : float
+        A kernel that begins so much worse than the best one is not followed to other widths.
     rivals : float
         A rough kernel beside a smooth one, or the other way round, is followed to more rows if it
         is not worse by more than this.
@@ -66,6 +72,10 @@ class LearnOptions:
         Rows for the error that is reported. If a fifth of all rows are fewer, folds that
         repeat the choice are taken in place of them.
     folds : int
+    linear_rows : int
+        The fewest rows for each coefficient of a linear part.
+    linear_worth : float
+        The relative gain in squared error that a linear part must be worth.
     """
 
     learn_rows: int = 1000
@@ -78,6 +88,7 @@ class LearnOptions:
     final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
+    solver_rows: int = 4000
     full_work: float = 1e10
     families: int = 2
     equal: tuple[str, ...] = ("laplacian", "gaussian")
@@ -93,7 +104,10 @@ class LearnOptions:
     tails: tuple[float, ...] = (0.002, 0.01, 0.03, 0.1, 0.3)
     sparing: float = 0.003
     handicap: float = 0.03
+    behind: float = 0.15
     rivals: float = 0.1
     foresight: float = 1.0
     reported_rows: int = 200
     folds: int = 4
+    linear_rows: int = 10
+    linear_worth: float = 0.01

@@ -15,12 +15,12 @@ from kernelsieve._random import stream
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import resolve_kernel
+from kernelsieve.learning.grid import SearchResult, search_on
+from kernelsieve.learning.judge import source_folds
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.ridge_path import RidgePath
 from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source
-from kernelsieve.tuning.grid import SearchResult, search_on
-from kernelsieve.tuning.judge import source_folds
 
 # Fits a map to rows; also gives the normal equations of the targets on its features.
 Fit = Callable[[FeatureMap, Source], tuple[FeatureMap, NormalEquations]]

@@ -19,6 +19,7 @@ from kernelsieve.sources.base import Source, recoded
 
 NAMES = ("sqrt", "log")
 LARGEST = 1e300
+BLOCK_ROWS = 65_536
 
 Array = NDArray[np.float64]
 
@@ -96,6 +97,12 @@ class TargetTransform(Persistent):
             correction = 1.0
         return cls(name, low, high, shift, correction)
 
+    def covering(self, rows: Source) -> TargetTransform:
+        """The same function with the range of these targets, of shape (n, 1)."""
+        found = TargetTransform.of(self.name, extremes(rows))
+        shift = self.shift if found.low + self.shift > 0.0 else found.shift
+        return replace(found, shift=shift, correction=self.correction)
+
     def __call__(self, targets: NDArray[Any]) -> Array:
         """Transform targets; those below the range are taken for its lower end."""
         targets = np.maximum(np.asarray(targets, dtype=np.float64), self.low)
@@ -168,6 +175,17 @@ def target_label(model: Any, target: str = "") -> str:
     """What a fitted model predicts before it turns it back: the target, or "log(price)"."""
     transform = getattr(model, "target_transform_", None)
     return target if transform is None else transform.label(target)
+
+
+def extremes(rows: Source) -> Array:
+    """The smallest targets, the smallest positive ones and the largest, of blocks of rows."""
+    return np.concatenate(list(rows.map(_extremes_of_block, BLOCK_ROWS, None)))
+
+
+def _extremes_of_block(block: Any) -> Array:
+    y = np.asarray(block.y, dtype=np.float64)
+    positive = y[y > 0.0]
+    return np.array([y.min(), positive.min() if len(positive) else y.max(), y.max()])
 
 
 def _transformed(transform: TargetTransform, y: Any, weights: Any) -> tuple[Array, Any]:
