@@ -209,6 +209,8 @@ class Plan(Persistent):
         Whether the log loss multiplies alpha by the variance of the kernel's scores.
     correction : Correction or None
         By the nearest rows.
+    classes : bool
+        Whether the targets are signs of classes.
     report : Report
 
     Examples
@@ -230,6 +232,7 @@ class Plan(Persistent):
     loss: str = "squared error"
     alpha_is_relative: bool = False
     correction: Correction | None = None
+    classes: bool = False
     report: Report | None = None
 
     _state_fields: ClassVar = {
@@ -241,6 +244,7 @@ class Plan(Persistent):
         "loss": choice(*LOSSES),
         "alpha_is_relative": flag,
         "correction": instance(Correction, None),
+        "classes": flag,
         "report": instance(Report, None),
     }
 
@@ -255,8 +259,8 @@ class Plan(Persistent):
             parts.append("linear part")
         parts.append(kernel_words(self.kernel))
         parts.append(self.solver.words(report.n_rows) if report else self.solver.kind)
-        if self.loss == "log loss":
-            parts.append("log loss")
+        if self.classes:
+            parts.append(self.loss)
         if self.correction is not None:
             parts.append(self.correction.words())
         if report is not None and report.error is not None:

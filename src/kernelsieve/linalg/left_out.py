@@ -24,7 +24,8 @@ class JudgedRidge:
     left_out : ndarray of shape (n_judges, m)
         Residuals at the judges, each of the ridge of all other rows.
     apart : ndarray of shape (n_judges, m)
-        Residuals at the judges, all of the ridge of the other rows alone.
+        Residuals at the judges, all of the ridge of the other rows alone; if there are no other
+        rows, those that are left out one by one.
     """
 
     dual: Array
@@ -90,6 +91,8 @@ def solve_judged(
     here, c, of_judges = scaled[first:], constant[first:], roots[first:, None]
     diagonal = np.square(inverse_of_lower(last)).sum(axis=0) - c**2 / total
     left_out = here / diagonal[:, None] / of_judges
+    if not first:  # there are no other rows
+        return JudgedRidge(dual, intercepts, left_out, left_out)
     x, w = last @ (last.T @ here), last @ (last.T @ c)
     if fit_intercept:
         x = x + np.outer(w, c @ x) / (total - c @ w)

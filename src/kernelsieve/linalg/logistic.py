@@ -50,6 +50,14 @@ def slopes(scores: Array, signs: Array) -> Array:
     return np.exp(log_softmax(scores, axis=1)) - (signs > 0)
 
 
+def second_derivatives(scores: Array, column: int) -> Array:
+    """Of the log loss of each row by one of its scores."""
+    if scores.shape[1] == 1:
+        return 1.0 - np.tanh(scores[:, 0]) ** 2
+    share = np.exp(log_softmax(scores, axis=1))[:, column]
+    return share * (1.0 - share)
+
+
 def curvature(n_outputs: int) -> float:
     """The largest eigenvalue of the second derivatives of the log loss of a row."""
     return 1.0 if n_outputs == 1 else 0.5

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve.learning.judge import Judge
-from kernelsieve.learning.log_loss import matrix, spread
+from kernelsieve.learning.log_loss import left_out_scores, matrix, spread
 from kernelsieve.learning.plan import HeldOut, Plan
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
 from kernelsieve.models._base import mixing_of
@@ -29,10 +29,16 @@ HELD_PASSES, READ_PASSES = 15, 6  # over features that are held, and that are co
 
 def log_loss_on_kernel(
     model: KernelRidge, plan: Plan, rows: Source, unseen: Rows, judge: Judge
-) -> HeldOut:
+) -> tuple[HeldOut, HeldOut]:
     """Give a model the dual coefficients of the log loss; also scores of rows left out.
 
-    Without ``unseen`` rows, those are the scores of a few folds.
+    Returns
+    -------
+    held : HeldOut
+        The unseen rows; without any, all rows in a few folds.
+    calibration : HeldOut
+        What to calibrate with: the unseen rows; without any, each row from all others, since
+        scores of folds are not as sharp as those of all rows.
     """
     n = rows.shape[0]
     block = rows.take(np.arange(n))
@@ -68,7 +74,12 @@ def log_loss_on_kernel(
                 scores[apart] = K[apart] @ fold[:-1] + fold[-1]
     model.adopt_exact(block.X, values[:-1], values[-1], 0.0)
     judges = unseen if len(unseen) else every
-    return HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    if len(unseen):
+        return held, held
+    some = Block(None, block.y[weighted], block.weights_or_ones[weighted])
+    near = left_out_scores(K[np.ix_(weighted, weighted)], some, values[weighted], values[-1], alpha)
+    return held, HeldOut(weighted, some.y, near, near)
 
 
 def log_loss_on_features(

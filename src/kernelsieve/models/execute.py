@@ -67,12 +67,15 @@ class Executed:
         With what its execution has measured.
     held : HeldOut
         Rows that had no part in any choice, in units of the target; scores of classes.
+    calibration : HeldOut
+        Rows whose scores tell how sharp those of the model are.
     """
 
     model: KernelRidge
     linear: LinearPart | None
     plan: Plan
     held: HeldOut
+    calibration: HeldOut
 
 
 def execute(
@@ -129,7 +132,8 @@ def execute(
     if known is not None:  # folds that repeated the choice
         held = known
     report = _report(plan, rows, held, judge, budget)
-    return Executed(found.model, linear, replace(plan, alpha=found.alpha, report=report), held)
+    plan = replace(plan, alpha=found.alpha, report=report)
+    return Executed(found.model, linear, plan, held, found.calibration or found.held)
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ class _Found:
     alpha: float
     correction: Correction | None = None
     solver: Solver | None = None
+    calibration: HeldOut | None = None
 
 
 @dataclass(frozen=True)
@@ -283,8 +288,8 @@ class _Run:
             ridge_alpha = 1.0 if free else plan.alpha
             model = self._prepared(self._features("exact", ridge_alpha), ridge_alpha, True)
             with self.budget.step("log loss"):
-                held = log_loss_on_kernel(model, plan, self.rows, self.unseen, self.judge)
-            return _Found(model, held, plan.alpha)
+                held, near = log_loss_on_kernel(model, plan, self.rows, self.unseen, self.judge)
+            return _Found(model, held, plan.alpha, calibration=near)
         if kind == "iterative":
             run = replace(self, plan=replace(plan, solver=Solver("landmarks", plan.solver.size)))
             return run.log_loss()
@@ -298,7 +303,7 @@ class _Run:
         return _Found(model, held, plan.alpha)
 
 
-def check_plan(plan: Plan, rows: Source, loss: str, other: str) -> None:
+def check_plan(plan: Plan, rows: Source, classes: bool) -> None:
     """Refuse a plan for another task, or for other columns."""
     kernel = plan.kernel.base if isinstance(plan.kernel, Anova) else plan.kernel
     columns = np.size(kernel.rates)
@@ -309,8 +314,9 @@ def check_plan(plan: Plan, rows: Source, loss: str, other: str) -> None:
         )
     if rows.sparse:
         raise ValueError("a plan is for dense rows: pass X.toarray()")
-    if plan.loss != loss and loss == "squared error":
-        raise ValueError(f"the plan is for classes ({plan.loss}): use {other}")
+    if plan.classes != classes:
+        model = "KernelRidgeClassifier" if plan.classes else "KernelRidgeCV"
+        raise ValueError(f"the plan was made by a {model}: pass it to one")
 
 
 def _first(y: Any, weights: Any) -> tuple[Array, Any]:
@@ -346,7 +352,7 @@ def _report(plan: Plan, rows: Source, held: HeldOut, judge: Judge, budget: Budge
         nothing = np.empty(0)
         before = Report(1, 0, None, None, nothing.astype(object), nothing, nothing)
     error = spread = None
-    if plan.loss == "squared error":
+    if not plan.classes:
         error = reported_error(held, rows, judge)
         spread = math.sqrt(float(np.mean(np.var(held.targets, axis=0))))
     return replace(

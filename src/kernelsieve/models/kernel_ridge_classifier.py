@@ -13,7 +13,7 @@ from kernelsieve._state import instance, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.learning.budget import Budget
-from kernelsieve.learning.choose import Wanted, choose
+from kernelsieve.learning.choice import Wanted, choose
 from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.plan import Plan
 from kernelsieve.models._base import checked_order, columns_of
@@ -196,11 +196,11 @@ class KernelRidgeClassifier(FeatureClassifier):
         if plan is None:
             plan = choose(columns, judge, budget.for_choice(n), self._wanted(max_order))
         else:
-            check_plan(plan, rows, "log loss", "KernelRidgeCV")
+            check_plan(plan, rows, classes=True)
         single = targets.target_shape == ()
         found = execute(plan, columns, ridge, judge, budget, single=single)
         self.plan_, self.ridge_ = found.plan, found.model
-        held, outputs = found.held, targets.target_shape or ()
+        held, outputs = found.calibration, targets.target_shape or ()
         seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
         weights = targets.take(held.rows).weights
         self._calibrate(seen.y, held.predicted.reshape(shape), weights)

@@ -16,7 +16,7 @@ from kernelsieve._state import array, instance, list_of, number, optional, plain
 from kernelsieve._validation import check_choice
 from kernelsieve.features import FeatureMap
 from kernelsieve.learning.budget import Budget
-from kernelsieve.learning.choose import Wanted, choose
+from kernelsieve.learning.choice import Wanted, choose
 from kernelsieve.learning.grid import search_on, warn_of_ends
 from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.linear_part import LinearPart
@@ -339,7 +339,7 @@ class KernelRidgeCV(RegressorMixin, FeatureModel):
 
     def _check_plan(self, plan: Plan, rows: Source) -> None:
         """Refuse a plan for another task or for other columns."""
-        check_plan(plan, rows, "squared error", "KernelRidgeClassifier")
+        check_plan(plan, rows, classes=False)
         given = {"features": self.features, "alphas": self.alphas, "gammas": self.gammas}
         for name, value in (given | {"cv": self.cv, "max_order": self.max_order}).items():
             if value is not None:

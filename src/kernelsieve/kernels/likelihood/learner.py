@@ -252,9 +252,7 @@ class Learner:
     ) -> list[Fit]:
         """Searches on few rows: family, columns, where to begin and how narrow."""
         searches = ordered_map(
-            lambda t: self._search(
-                t[0], t[1], SCREENED_ROWS, iterations, deadline, t[2], t[3]
-            ),
+            lambda t: self._search(t[0], t[1], SCREENED_ROWS, iterations, deadline, t[2], t[3]),
             tries,
             self.n_jobs,
         )

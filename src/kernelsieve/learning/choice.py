@@ -30,7 +30,7 @@ from kernelsieve.learning.held_out import (
 )
 from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.linear_part import try_linear
-from kernelsieve.learning.log_loss import Held, choose_loss
+from kernelsieve.learning.log_loss import Held, choose_loss, squares_are_better
 from kernelsieve.learning.options import LearnOptions
 from kernelsieve.learning.plan import HeldOut, Plan, Report
 from kernelsieve.learning.product_choice import (
@@ -152,10 +152,16 @@ def choose(
             seed=setting.seed,
             n_jobs=setting.n_jobs,
         )
-        candidate = candidates_of(final)[found.place]
-        loss, relative = "log loss", wanted.alphas is None
-        kernel, alpha = candidate.kernel, found.penalty if relative else candidate.alpha
-        if folds:
+        candidates, free = candidates_of(final), wanted.alphas is None
+        with budget.step("loss"):
+            squares = free and squares_are_better(
+                *whole, found, candidates[0], setting.fit_intercept
+            )
+        if not squares:
+            loss, relative = "log loss", free
+            kernel = candidates[found.place].kernel
+            alpha = found.penalty if free else candidates[found.place].alpha
+        if folds and not squares:
             every = np.arange(rows.shape[0])
             held = HeldOut(every, rows.take(every).y, found.scores, found.scores)
     elif solved.solver.kind == "exact":
@@ -167,9 +173,16 @@ def choose(
         kernel = kernel.with_marginals(rows[sampled_rows(rows)])
     report = _report(rows, choice, solved, len(unseen) or len(held.rows if held else ()), held)
     return Plan(
-        kernel, float(alpha), solved.solver, transform, linear, loss, relative, None,
-        replace(report, seconds=budget.seconds),
-    )  # fmt: skip
+        kernel,
+        float(alpha),
+        solved.solver,
+        transform=transform,
+        linear=linear,
+        loss=loss,
+        alpha_is_relative=relative,
+        classes=wanted.classes,
+        report=replace(report, seconds=budget.seconds),
+    )
 
 
 def _setting(rows: Source, judge: Judge, wanted: Wanted) -> Setting:
