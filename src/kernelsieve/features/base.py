@@ -52,7 +52,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     A map implements ``_fit_rows`` (what it learns from a source of rows) or ``_fit`` (from rows
     that are all in memory), and ``_fill`` (the features of a block of rows). ``unbiased`` says
-    whether E[Z Z^T] = K exactly.
+    whether E[Z Z^T] = K for the kernels that the map holds whole, and ``unbiased_`` whether that
+    is so for the kernel that was fitted.
     """
 
     unbiased: ClassVar[bool] = False
@@ -76,6 +77,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
         if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
+
+    @property
+    def unbiased_(self) -> bool:
+        """Whether E[Z Z^T] = K for this kernel, up to the trace that ``eps`` lets a series lose."""
+        check_is_fitted(self)
+        return self.unbiased and not self.kernel_.series_is_cut
 
     @property
     def relevances_(self) -> NDArray[np.float64]:
