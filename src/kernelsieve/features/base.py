@@ -27,6 +27,7 @@ from kernelsieve.kernels import (
     learn,
     resolve_kernel,
 )
+from kernelsieve.kernels.resolve import own_kernel
 from kernelsieve.sources.base import (
     ArraySource,
     Source,
@@ -72,6 +73,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     _state_parameters: ClassVar = {"kernel": instance(str, Kernel)}
     _state_fields: ClassVar = COLUMN_FIELDS | {"kernel_": instance(Kernel)}
     _not_stored: ClassVar = {"n_components_": "computed"}
+
+    def _parameter_values(self) -> dict[str, Any]:
+        values = super()._parameter_values()
+        return {**values, "kernel": own_kernel(values["kernel"])}
 
     def _complete(self) -> None:
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
@@ -302,7 +307,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        kernel = self.kernel
+        kernel = own_kernel(self.kernel)
         tags.input_tags.allow_nan = isinstance(kernel, Kernel) and kernel.allows_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
