@@ -21,7 +21,7 @@ BLOCK_ROWS = 1024
 # scores of 1: with 2 rows for each direction landmarks are up to three times worse, with 8 rarely.
 ROWS_PER_DIRECTION = 8.0
 EXACT_ROWS = 512  # of a sample whose scores cost next to nothing
-# The largest diagonal entry, in ridges, at which the pivoted factor ends: few rows, or a small rest.
+# The largest diagonal entry, in ridges, at which a pivoted factor ends: few rows, or a small rest.
 PIVOT_SHARES = (1 / 64, 1 / 256)
 POWER_VECTORS, POWER_STEPS = 4, 12
 
