@@ -21,7 +21,7 @@ BLOCK_ROWS = 1024
 # scores of 1: with 2 rows for each direction landmarks are up to three times worse, with 8 rarely.
 ROWS_PER_DIRECTION = 8.0
 EXACT_ROWS = 512  # of a sample whose scores cost next to nothing
-# The largest diagonal entry, in ridges, at which a pivoted factor ends: few rows, or a small rest.
+# The largest diagonal entry, in ridges, where a pivoted factor ends: few rows, or a small rest.
 PIVOT_SHARES = (1 / 64, 1 / 256)
 POWER_VECTORS, POWER_STEPS = 4, 12
 
@@ -134,15 +134,17 @@ def leverage_scores(
     """
     points = X[sample.rows]
     exact = points.astype(np.float64)
-    gram = kernel.between(exact, exact, n_jobs)
-    found = None
-    if len(gram) > exact_rows:
-        found = spanning(gram, sample.probabilities, lambda_)
+    roots = np.sqrt(sample.probabilities)
+    C = kernel.between(exact, exact, n_jobs)  # becomes S^T K S
+    C /= roots
+    C /= roots[:, None]
+    found = spanning(C, lambda_) if len(C) > exact_rows else None
     if found is None:
-        triangle = _whitening(gram, sample.probabilities, lambda_)
+        kept, triangle = np.arange(len(C)), _whitening(C, lambda_)
     else:
         kept, triangle = found
         points = points[kept]
+    triangle /= roots[kept, None]
     triangle = triangle.astype(X.dtype, order="C")
     scores = np.empty(len(rows))
 
@@ -158,20 +160,16 @@ def leverage_scores(
     return np.clip(scores, np.finfo(X.dtype).eps, 1.0)
 
 
-def _whitening(
-    gram: NDArray[np.float64], probabilities: NDArray[np.float64], lambda_: float
-) -> NDArray[np.float64]:
-    """An upper triangle T with T T^T = S (S^T K S + lambda I)^-1 S^T."""
-    # With the weights taken out on both sides.
-    gram.flat[:: len(gram) + 1] += lambda_ * probabilities
-    factor, _ = regularised_cholesky(gram, 0.0)
+def _whitening(C: NDArray[np.float64], lambda_: float) -> NDArray[np.float64]:
+    """An upper triangle T with T T^T = (C + lambda I)^-1."""
+    factor, _ = regularised_cholesky(C, lambda_)
     return inverse_of_lower(factor).T
 
 
 def spanning(
-    gram: NDArray[np.float64], probabilities: NDArray[np.float64], lambda_: float
+    C: NDArray[np.float64], lambda_: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-    """Rows of the sample that span its directions above the ridge, and T for them alone.
+    """Rows of a sample that span its directions above the ridge, and T for them alone.
 
     A sample has several rows for each direction, because they are drawn at random. A pivoted
     Cholesky factor Z of C = S^T K S needs fewer: it ends where |C - Z Z^T| <= lambda / 2. With P
@@ -179,8 +177,6 @@ def spanning(
     P A P + lambda are then within a factor 2 of each other, and so are the scores that they give.
     None if half of the rows are not enough: nothing is won.
     """
-    roots = np.sqrt(probabilities)
-    C = gram / roots[:, None] / roots
     for share in PIVOT_SHARES:
         lower, places, rank, _ = dpstrf(C, lower=1, tol=share * lambda_)
         if 2 * rank > len(C):
@@ -190,7 +186,7 @@ def spanning(
         Z[order] = np.tril(lower[:, :rank])
         if _norm_of_rest(C, Z) <= lambda_ / 2:
             kept = order[:rank]
-            return kept, _projected_whitening(Z, kept, lambda_) / roots[kept, None]
+            return kept, _projected_whitening(Z, kept, lambda_)
     return None
 
 
