@@ -437,5 +437,4 @@ def test_the_mean_is_within_bernsteins_bound_at_a_small_alpha() -> None:
     bound = largest * log / 3 + np.sqrt((largest * log / 3) ** 2 + 2 * variance * log)
     K = gram_of(Polynomial(3, 0.7, 0.5), X)
     assert (np.abs(mean - n_draws * K) <= bound).all()
-    print(bound.max() / n_draws / K.max(), (np.abs(mean - n_draws * K) / bound).max(), largest)
     assert bound.max() < 0.1 * n_draws * K.max(), "the bound says little"

@@ -23,7 +23,7 @@ ROWS_PER_DIRECTION = 8.0
 EXACT_ROWS = 512  # of a sample whose scores cost next to nothing
 # The largest diagonal entry, in ridges, where a pivoted factor ends: few rows, or a small rest.
 PIVOT_SHARES = (1 / 64, 1 / 256)
-POWER_VECTORS, POWER_STEPS = 4, 12
+POWER_VECTORS, POWER_STEPS = 4, 8  # of the norm of that rest
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def spanning(
     None if half of the rows are not enough: nothing is won.
     """
     for share in PIVOT_SHARES:
-        lower, places, rank, _ = dpstrf(C, lower=1, tol=share * lambda_)
+        lower, places, rank, _ = dpstrf(C.T, lower=1, tol=share * lambda_)  # C.T: LAPACK's order
         if 2 * rank > len(C):
             return None
         order = places - 1
