@@ -596,6 +596,47 @@ def printed_row_sampler(
     return beta
 
 
+# --- ridges -------------------------------------------------------------------------------------
+
+
+def weighted_ridge(
+    Z: Array, y: Array, weights: Array, alpha: float, fit_intercept: bool
+) -> tuple[Array, Array]:
+    """Minimise sum_i w_i |y_i - z_i^T c - b|^2 + alpha |c|^2 as least squares of more rows."""
+    d, roots = Z.shape[1], np.sqrt(weights)[:, None]
+    ones = np.ones((len(Z), 1)) if fit_intercept else np.zeros((len(Z), 1))
+    rows = np.vstack([roots * np.hstack([Z, ones]), math.sqrt(alpha) * np.eye(d, d + 1)])
+    right = np.vstack([roots * y, np.zeros((d, y.shape[1]))])
+    solution = np.linalg.lstsq(rows, right, rcond=None)[0]
+    return solution[:-1], solution[-1]
+
+
+def left_out(Z: Array, y: Array, weights: Array, alpha: float, fit_intercept: bool) -> Array:
+    """The residual of every row at the ridge of all others."""
+    residuals = np.empty_like(y)
+    for i in range(len(Z)):
+        others = np.arange(len(Z)) != i
+        coefficients, intercept = weighted_ridge(
+            Z[others], y[others], weights[others], alpha, fit_intercept
+        )
+        residuals[i] = y[i] - Z[i] @ coefficients - intercept
+    return residuals
+
+
+def kernel_ridge(
+    K: Array, y: Array, weights: Array, alpha: float, known: Array, intercept: str
+) -> Array:
+    """Predictions at all rows from the known ones: no intercept, their mean, or a free one."""
+    noise = alpha * np.diag(1.0 / weights[known])
+    inverse = np.linalg.inv(K[np.ix_(known, known)] + noise)
+    b = np.zeros(y.shape[1])
+    if intercept == "mean":
+        b = np.average(y[known], axis=0, weights=weights[known])
+    if intercept == "free":
+        b = inverse.sum(axis=0) @ y[known] / inverse.sum()
+    return K[:, known] @ inverse @ (y[known] - b) + b
+
+
 # --- landmarks -----------------------------------------------------------------------------------
 
 

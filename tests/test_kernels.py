@@ -803,3 +803,21 @@ def test_summaries_of_many_blocks_are_sorted_into_one(monkeypatch: pytest.Monkey
     assert (together.largest, together.row) == (whole.largest, whole.row)
     for found, expected in zip(together.counted(), whole.counted(), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(0.3),
+        Laplacian(0.3),
+        Matern(1.0, 1.5),
+        Polynomial(3),
+        Exponential(0.1),
+        ArcCosine(1),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_kernels_of_inner_products_grow_with_the_rows(kernel: Any) -> None:
+    X = np.array([[0.5, 1.0], [1.0, 2.0]])
+    short, long = kernel.diag(X)
+    assert kernel.of_inner_products == (long > short)

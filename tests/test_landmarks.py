@@ -21,6 +21,7 @@ from kernelsieve.features.recursive_leverage import (
     WeightedRows,
     leverage_scores,
     recursive_leverage_scores,
+    spanning,
 )
 from kernelsieve.features.rpcholesky import accept, rpcholesky_pivots
 from kernelsieve.kernels import DotProduct, Gaussian, Pairwise, Polynomial
@@ -72,6 +73,52 @@ def test_scores_from_a_weighted_sample_are_the_formula() -> None:
     expected = np.diag(K - K @ S @ inverse @ S.T @ K) / lambda_
     scores = leverage_scores(kernel, X, np.arange(30), sample, lambda_, n_jobs=1)
     np.testing.assert_allclose(scores, np.minimum(expected, 1.0), rtol=1e-9)
+
+
+def weighted_sample(rows: int, seed: int) -> WeightedRows:
+    """Of 1,000 rows, with probabilities that span a factor of ten."""
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.permutation(1000)[:rows])
+    return WeightedRows(chosen, rng.uniform(0.1, 1.0, size=rows))
+
+
+@pytest.mark.parametrize("lambda_", [0.3, 3.0, 1000.0])
+@pytest.mark.parametrize("gamma", [0.1, 0.5])
+def test_few_rows_of_a_sample_give_its_scores(gamma: float, lambda_: float) -> None:
+    """Within a factor 2, whatever the rows, from at most half of the sample."""
+    X, sample, kernel = uneven(), weighted_sample(500, 1), Gaussian(gamma)
+    roots = np.sqrt(sample.probabilities)
+    C = kernel(X[sample.rows]) / np.outer(roots, roots)
+    kept, triangle = spanning(C, lambda_)
+    assert len(kept) <= 250
+    np.testing.assert_array_equal(np.tril(triangle, -1), 0.0)
+    rest = C - oracles.nystrom(C, kept.tolist())
+    assert np.linalg.norm(rest, 2) < 0.55 * lambda_
+    rows = np.arange(1000)
+    whole, few = (
+        leverage_scores(kernel, X, rows, sample, lambda_, 1, exact_rows=exact_rows)
+        for exact_rows in (500, 0)
+    )
+    assert (few / whole).min() > 0.5
+    assert (few / whole).max() < 2.0
+
+
+def test_scores_of_few_rows_are_those_of_the_projected_sample() -> None:
+    """phi^T (P A P + lambda)^-1 phi, with a kernel whose phi are the columns."""
+    X, sample, lambda_ = uneven(), weighted_sample(60, 2), 20.0
+    X = np.hstack([X, X**2, X[:, :2] ** 3])
+    kernel = DotProduct([0.0, 1.0])
+    roots = np.sqrt(sample.probabilities)
+    kept, _ = spanning(kernel(X[sample.rows]) / np.outer(roots, roots), lambda_)
+    P = np.linalg.pinv(X[sample.rows[kept]]) @ X[sample.rows[kept]]
+    A = X[sample.rows].T @ (X[sample.rows] / sample.probabilities[:, None])
+    expected = np.einsum("ij,ij->i", X @ np.linalg.inv(P @ A @ P + lambda_ * np.eye(10)), X)
+    scores = leverage_scores(kernel, X, np.arange(1000), sample, lambda_, 1, exact_rows=0)
+    np.testing.assert_allclose(scores, expected.clip(max=1.0), rtol=1e-6)
+
+
+def test_rows_without_directions_in_common_are_all_needed() -> None:
+    assert spanning(np.eye(60), 0.1) is None
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

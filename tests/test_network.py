@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -92,6 +93,21 @@ def test_unbiased_at_any_depth(kernel: Any, d: int) -> None:
     report = bias_report(np.stack(samples), kernel(X), max(allowed, 1e-5))
     worst = max(report, key=lambda which: abs(report[which][1]))
     assert abs(report[worst][1]) <= critical_value(len(report)), (worst, report[worst])
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_says_whether_the_expectation_is_the_kernel(kernel: Any) -> None:
+    """In the plane the expectation is a mean over the circle, which many directions give."""
+    X = points(8, 2)
+    features = NetworkFeatures(3, kernel=kernel, random_state=0).fit(X)
+    angles = (np.arange(2**16) + 0.5) * (2.0 * np.pi / 2**16)
+    circle = np.stack([np.cos(angles), np.sin(angles)])
+    Z = np.empty((8, features.n_components_ - features._network.directions.shape[1] + 2**16))
+    replace(features._network, directions=circle).fill(X, Z)
+    K = kernel(X)
+    exact = np.abs(Z @ Z.T - K).max() < 1e-4 * K.max()
+    assert features.unbiased_ == exact
+    assert exact == isinstance(kernel, ArcCosine)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 100])

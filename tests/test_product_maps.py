@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,21 @@ from sklearn.base import clone
 
 from kernelsieve import (
     AdaptiveFeatures,
+    AutoFeatures,
     FourierFeatures,
     KernelRidge,
     NystromFeatures,
+    ResidualFeatures,
     RowNormFeatures,
+)
+from kernelsieve.diagnostics import (
+    KernelSample,
+    estimate_spectral_epsilon,
+    estimate_statistical_dimension,
 )
 from kernelsieve.engine.space import RowPlan, TableSpace
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product, learn
+from kernelsieve.persistence import load, save
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.sources.base import as_source
@@ -307,3 +317,59 @@ def test_sparse_rows_of_a_kernel_with_warps_are_spelled_out(kind):
     kernel = learn(X, np.sin(X[:, 0]), random_state=0).kernel
     features = kind(20, kernel=kernel, random_state=0).fit(X)
     np.testing.assert_allclose(features.transform(sp.csr_array(X)), features.transform(X))
+
+
+# --- what kernels.learn returns, in place of a kernel ---------------------------------------------
+
+TAKE_PRODUCTS = {
+    "adaptive": lambda kernel: AdaptiveFeatures(12, kernel=kernel, random_state=0),
+    "auto": lambda kernel: AutoFeatures(12, kernel=kernel, random_state=0),
+    "categories": lambda kernel: AdaptiveFeatures(
+        12, kernel=kernel, categorical_features=[2], random_state=0
+    ),
+    "fourier": lambda kernel: FourierFeatures(12, kernel=kernel, random_state=0),
+    "nystrom": lambda kernel: NystromFeatures(12, kernel=kernel, random_state=0),
+    "residual": lambda kernel: ResidualFeatures(12, kernel=kernel, random_state=0),
+    "row norm": lambda kernel: RowNormFeatures(12, kernel=kernel, random_state=0),
+}
+
+
+@functools.cache
+def learned(max_order: int | None = None) -> tuple[Array, Array, Any]:
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    X[:, 2] = np.round(X[:, 2])
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    return X, y, learn(X, y, families=["gaussian"], max_order=max_order, random_state=0)
+
+
+@pytest.mark.parametrize("name", TAKE_PRODUCTS)
+def test_a_learned_kernel_is_a_kernel(name: str, tmp_path: Path) -> None:
+    """The same features, predictions and model file as with its ``kernel``."""
+    X, y, result = learned()
+    ours, plain = (TAKE_PRODUCTS[name](kernel) for kernel in (result, result.kernel))
+    np.testing.assert_array_equal(ours.fit_transform(X, y), plain.fit_transform(X, y))
+    assert ours.kernel is result
+    assert clone(ours).kernel.kernel == result.kernel
+    save(ours, tmp_path / "map")
+    np.testing.assert_array_equal(load(tmp_path / "map").transform(X), plain.transform(X))
+    assert ours.__sklearn_tags__() == plain.__sklearn_tags__()
+    ridges = (KernelRidge(features, alpha=0.1).fit(X, y) for features in (ours, plain))
+    np.testing.assert_array_equal(*(ridge.predict(X) for ridge in ridges))
+
+
+def test_a_learned_kernel_of_parts_is_a_kernel() -> None:
+    X, y, result = learned(max_order=2)
+    for build in (TAKE_PRODUCTS["nystrom"], TAKE_PRODUCTS["auto"]):
+        ours, plain = (build(kernel).fit_transform(X, y) for kernel in (result, result.kernel))
+        np.testing.assert_array_equal(ours, plain)
+
+
+def test_diagnostics_take_a_learned_kernel() -> None:
+    X, _, result = learned()
+    Z = NystromFeatures(12, kernel=result, random_state=0).fit_transform(X)
+    for estimate in (
+        lambda kernel: float(estimate_statistical_dimension(kernel, X, 0.1, random_state=0)),
+        lambda kernel: float(estimate_spectral_epsilon(kernel, X, Z, 0.1, random_state=0)),
+        lambda kernel: float(KernelSample(kernel, X, 0.1).statistical_dimension()),
+    ):
+        assert estimate(result) == estimate(result.kernel)

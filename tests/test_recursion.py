@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,8 @@ from kernelsieve.paper import (
     sample_size,
 )
 from kernelsieve.paper.recursion import RecursiveSample, halvings
+from kernelsieve.paper.row_sampler import RowSample, RowSampler
+from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
 from kernelsieve.testing.data import as_dense
 
 Array = Any
@@ -372,3 +375,66 @@ def test_unbiased(name: str, kernel: str, make: Any) -> None:
     off = standard_errors_off(name, KERNELS[kernel], 2000, make)
     print(f"{name}, {kernel}, {make.__name__}: at most {off.max():.1f} standard errors off")
     assert off.max() < 4
+
+
+# --- the same without chance: every outcome, with its probability --------------------------------
+
+
+def small_alpha_rounds(seed: int) -> tuple[Array, Any, Array, Any]:
+    """Rows, their series, Phi of all tuples, and the last round's sampler at alpha = .01."""
+    X = points(4, 2, seed=3)
+    series = Polynomial(3, 0.7, 0.5).series(X, 1e-9)
+    before = recursive_leverage_sampling(X, series, 0.02, 40, random_state=seed, n_jobs=1)
+    sizes = SamplerParameters(24, 32, 256, n_buckets=2, bucket_rows=36)
+    sampler = RowSampler(series.points(X), series, evaluate(before, X), 0.01, sizes, seed, n_jobs=1)
+    at = series.points(X)
+    amplitude = np.exp(series.log_amplitude((at**2).sum(axis=1)))
+    coefficients = np.exp(series.log_coefficients)
+    return X, series, oracles.lift(at, amplitude, coefficients, tuples_of(sampler)), sampler
+
+
+def tuples_of(sampler: RowSampler) -> list[tuple[int, ...]]:
+    return sampler.distribution().tuples()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_exact_expectation_is_the_kernel(seed: int) -> None:
+    """All 15 x 15 outcomes of two draws, as the map weights and evaluates them."""
+    X, series, _, sampler = small_alpha_rounds(seed)
+    listed = sampler.distribution()
+    expected = np.zeros((4, 4))
+    for pair in itertools.product(range(len(listed)), repeat=2):
+        two = list(pair)
+        sample = RowSample(listed.degrees[two], listed.paths[two], listed.probabilities[two])
+        basis, frame = MonomialBasis(series), Frame.of_series(series)
+        features = ProductFeatures(frame, basis, *sample.features(), sparse=False)
+        Z = np.empty((4, len(features)))
+        features.fill(X, Z)
+        expected += np.prod(sample.probabilities) * Z @ Z.T
+    K = gram_of(Polynomial(3, 0.7, 0.5), X)
+    np.testing.assert_allclose(expected, K, rtol=1e-10, atol=1e-12)
+
+
+def test_the_mean_is_within_bernsteins_bound_at_a_small_alpha() -> None:
+    """Rare tuples have large weights there, so a sample's own deviation says too little.
+
+    The exact variance of a draw and its largest value are known from the list of all tuples, so
+    that Bernstein's inequality bounds the mean of all draws: one false alarm in 10^6.
+    """
+    size, seeds = 4000, 25
+    mean, variance, largest = np.zeros((4, 4)), np.zeros((4, 4)), 0.0
+    for seed in range(seeds):
+        X, _, Phi, sampler = small_alpha_rounds(seed)
+        listed = sampler.distribution().probabilities
+        drawn = sampler.draw(size, random_state=seed)
+        place = {one: i for i, one in enumerate(tuples_of(sampler))}
+        rows = Phi[[place[one] for one in drawn.tuples()]]
+        mean += (rows.T / drawn.probabilities) @ rows
+        variance += size * ((Phi**2).T @ (Phi**2 / listed[:, None]) - (Phi.T @ Phi) ** 2)
+        largest = max(largest, float(((Phi**2).max(axis=1) / listed).max()))
+    n_draws = size * seeds
+    log = np.log(2 * 16 / 1e-6)
+    bound = largest * log / 3 + np.sqrt((largest * log / 3) ** 2 + 2 * variance * log)
+    K = gram_of(Polynomial(3, 0.7, 0.5), X)
+    assert (np.abs(mean - n_draws * K) <= bound).all()
+    assert bound.max() < 0.1 * n_draws * K.max(), "the bound says little"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,6 +73,29 @@ def test_unbiased_on_rows_that_were_not_seen(kernel: Any, container: Any) -> Non
     report = bias_report(np.stack(samples), kernel(new), 1e-4)
     worst = max(report, key=lambda which: abs(report[which][1]))
     assert abs(report[worst][1]) <= critical_value(len(report)), (worst, report[worst])
+
+
+@pytest.mark.parametrize("kernel", [ArcCosine(1), NeuralTangent(1), NeuralTangent(3)], ids=repr)
+def test_says_whether_the_expectation_is_the_kernel(kernel: Any) -> None:
+    """In the plane the expectation is a mean over the circle, which many directions give."""
+    X, new = points(20, 2), points(7, 2, seed=5)
+    features = ResidualFeatures(8, kernel=kernel, oversample=1, random_state=0).fit(X)
+    network = features.random_map_._network
+    angles = (np.arange(2**14) + 0.5) * (2.0 * np.pi / 2**14)
+    circle = replace(network, directions=np.stack([np.cos(angles), np.sin(angles)]))
+
+    def random(rows: Any) -> Any:
+        values = np.empty((len(rows), network.size - network.directions.shape[1] + 2**14))
+        circle.fill(rows, values)
+        return values
+
+    nystrom = features.landmark_map_
+    listed = nystrom.transform(new)
+    rest = random(new) - listed @ nystrom.whitening_.T @ random(nystrom.landmarks_)
+    K = kernel(new)
+    exact = np.abs(listed @ listed.T + rest @ rest.T - K).max() < 1e-4 * K.max()
+    assert features.unbiased_ == exact
+    assert exact == isinstance(kernel, ArcCosine)
 
 
 def test_the_random_part_is_orthogonal_to_the_landmarks() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kernelsieve.datasets.entry import Arrays, DatasetError
-from kernelsieve.tables.readers import read_arrays
+from kernelsieve.sources.npz import read_arrays
 
 NOT_SEEN = 100  # uji: the access point was not seen
 

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 from kernelsieve._random import root_seed
 from kernelsieve._validation import check_points
 from kernelsieve.diagnostics.checks import check_features
+from kernelsieve.kernels.resolve import own_kernel
 from kernelsieve.linalg.operators import Array, KernelFunction, evaluate
 
 CONFIDENCE = 0.99  # of the part of an error bar that is due to random draws
@@ -52,6 +53,7 @@ class KernelData:
 
 def check_kernel_data(kernel: Any, X: Any, random_state: Any) -> KernelData:
     """Check a kernel, which must be callable, and rows, which must be finite."""
+    kernel = own_kernel(kernel)
     if not callable(kernel):
         raise TypeError(
             f"kernel={kernel!r} must be callable: pass a kernel object such as "

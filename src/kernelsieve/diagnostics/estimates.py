@@ -17,6 +17,7 @@ from kernelsieve.diagnostics._kernel_data import (
     check_kernel_data,
 )
 from kernelsieve.diagnostics.checks import check_alpha
+from kernelsieve.kernels import LearnedKernel
 from kernelsieve.linalg.operators import KernelFunction
 
 METHODS = ("auto", "lanczos", "subsample")
@@ -85,7 +86,7 @@ class KernelErrorEstimate:
 
 
 def estimate_statistical_dimension(
-    kernel: KernelFunction,
+    kernel: KernelFunction | LearnedKernel,
     X: Any,
     alpha: float,
     *,
@@ -101,7 +102,7 @@ def estimate_statistical_dimension(
 
     Parameters
     ----------
-    kernel : callable
+    kernel : callable, or what ``kernels.learn`` returned
         ``kernel(X, Y)`` gives the matrix of k(x, y), as the kernels of `kernelsieve.kernels` do.
     X : {array-like, CSR} of shape (n, d)
     alpha : float
@@ -157,7 +158,7 @@ def estimate_statistical_dimension(
 
 
 def estimate_spectral_epsilon(
-    kernel: KernelFunction,
+    kernel: KernelFunction | LearnedKernel,
     X: Any,
     Z: Any,
     alpha: float,
@@ -174,7 +175,7 @@ def estimate_spectral_epsilon(
 
     Parameters
     ----------
-    kernel : callable
+    kernel : callable, or what ``kernels.learn`` returned
         ``kernel(X, Y)`` gives the matrix of k(x, y), as the kernels of `kernelsieve.kernels` do.
     X : {array-like, CSR} of shape (n, d)
     Z : {array-like, CSR} of shape (n, s), fitted transformer or callable
@@ -240,7 +241,7 @@ def estimate_spectral_epsilon(
 
 
 def estimate_kernel_error(
-    kernel: KernelFunction,
+    kernel: KernelFunction | LearnedKernel,
     X: Any,
     Z: Any,
     *,
@@ -256,7 +257,7 @@ def estimate_kernel_error(
 
     Parameters
     ----------
-    kernel : callable
+    kernel : callable, or what ``kernels.learn`` returned
         ``kernel(X, Y)`` gives the matrix of k(x, y), as the kernels of `kernelsieve.kernels` do.
     X : {array-like, CSR} of shape (n, d)
     Z : {array-like, CSR} of shape (n, s), fitted transformer or callable

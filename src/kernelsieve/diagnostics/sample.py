@@ -18,7 +18,8 @@ from kernelsieve.diagnostics.spectral import (
     spectral_epsilon,
     statistical_dimension,
 )
-from kernelsieve.kernels import Kernel
+from kernelsieve.kernels import Kernel, LearnedKernel
+from kernelsieve.kernels.resolve import own_kernel
 
 
 class KernelSample:
@@ -30,7 +31,7 @@ class KernelSample:
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : Kernel, or what ``kernels.learn`` returned
     rows : {ndarray, CSR} of shape (m, d)
         The sample.
     alpha : float
@@ -64,13 +65,13 @@ class KernelSample:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | LearnedKernel,
         rows: Any,
         alpha: float,
         n_rows: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.kernel, self.n_jobs = kernel, n_jobs
+        self.kernel, self.n_jobs = own_kernel(kernel), n_jobs
         self.rows = rows.astype(np.float64)
         self.share = 1.0 if n_rows is None else len(self) / n_rows
         self.alpha = check_alpha(alpha) * self.share

@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular
 from kernelsieve._random import keyed_rows, stream
 from kernelsieve.engine.balance import balanced_probabilities, heaviest_directions
 from kernelsieve.engine.space import Pool, RowPlan, Space
-from kernelsieve.kernels import Gaussian, Kernel, SeriesKernel
+from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Block, Source
@@ -432,12 +432,8 @@ def _anchors(
         n_jobs,
         # Lengths of rows give the kernels of inner products few heavy directions. The others have
         # small errors without a balance.
-        options.n_directions if _of_inner_products(kernel) else 0,
+        options.n_directions if kernel.of_inner_products else 0,
     )
-
-
-def _of_inner_products(kernel: Kernel) -> bool:
-    return isinstance(kernel, SeriesKernel) and not isinstance(kernel, Gaussian)
 
 
 def _targets(rows: Source, chosen: Block, target_share: float) -> NDArray[np.float64]:

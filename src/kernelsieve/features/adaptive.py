@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from kernelsieve._state import instance, number, wrong
+from kernelsieve._state import instance, number, plain, wrong
 from kernelsieve._validation import check_choice, check_count, check_positive, column_numbers
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.engine.choose import Choice, Request, choose
@@ -67,6 +67,7 @@ class SampledFeatures(FeatureMap):
     capped_columns_: NDArray[np.int64]
     _choice: Choice
 
+    _state_parameters: ClassVar = {"categorical_features": plain(list, tuple, np.ndarray, None)}
     # The two estimates stand for the held-out rows, which a model file does not hold.
     _state_fields: ClassVar = {
         "features_": instance(ProductFeatures),
@@ -219,9 +220,10 @@ class AdaptiveFeatures(SampledFeatures):
         The number of features. If fewer exist, all of them are used and Z Z^T = K. "auto" doubles
         the number until the spectral error on held-out rows is below ``eps``.
     kernel : Kernel or str, default "gaussian"
-        A kernel with a Taylor series, a `Product` of one-dimensional kernels (on dense data), the
-        name of one, or "learned" for the product kernel that explains the target best. With
-        a `Product`, NaN stands for a missing value.
+        A kernel with a Taylor series, a `Product` of one-dimensional kernels (on dense data), what
+        ``kernels.learn`` returned (its alpha is left out), the name of one, or "learned" for the
+        product kernel that explains the target best. With a `Product`, NaN stands for a missing
+        value.
     gamma : "scale", "auto" or float, default "scale"
         Of a kernel given by name: "scale" is 1 / (d var(X)), and "auto" is 1 / d.
     degree : int, default 3
@@ -236,7 +238,9 @@ class AdaptiveFeatures(SampledFeatures):
         Where the features come from. "two-phase" draws a pool by row norm and thins it. "leverage"
         adds features found by ridge leverage paths to the pool: slower, for kernels whose pool
         misses much (see ``missed_leverage_``). "paper" is the published recursion with independent
-        draws, for comparison. The last two use products of columns only, no Mercer basis.
+        draws, for comparison. The last two use products of columns only, no Mercer basis. "paper"
+        has heavy tails at a small alpha: a feature that the others explain is drawn rarely, with a
+        large weight. E[Z Z^T] = K still, but a mean over few seeds often falls short.
     target_share : float or "auto", default 1/3
         Weight of the target in the choice of features, if ``fit`` gets one; 0 ignores it. "auto"
         compares ridges with three shares on rows that chose nothing, and takes the best: twice the

@@ -27,6 +27,7 @@ from kernelsieve.kernels import (
     learn,
     resolve_kernel,
 )
+from kernelsieve.kernels.resolve import own_kernel
 from kernelsieve.sources.base import (
     ArraySource,
     Source,
@@ -52,7 +53,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     A map implements ``_fit_rows`` (what it learns from a source of rows) or ``_fit`` (from rows
     that are all in memory), and ``_fill`` (the features of a block of rows). ``unbiased`` says
-    whether E[Z Z^T] = K exactly.
+    whether E[Z Z^T] = K for the kernels that the map holds whole, and ``unbiased_`` whether that
+    is so for the kernel that was fitted.
     """
 
     unbiased: ClassVar[bool] = False
@@ -72,10 +74,20 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     _state_fields: ClassVar = COLUMN_FIELDS | {"kernel_": instance(Kernel)}
     _not_stored: ClassVar = {"n_components_": "computed"}
 
+    def _parameter_values(self) -> dict[str, Any]:
+        values = super()._parameter_values()
+        return {**values, "kernel": own_kernel(values["kernel"])}
+
     def _complete(self) -> None:
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
         if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
+
+    @property
+    def unbiased_(self) -> bool:
+        """Whether E[Z Z^T] = K for this kernel, up to the trace that ``eps`` lets a series lose."""
+        check_is_fitted(self)
+        return self.unbiased and not self.kernel_.series_is_cut
 
     @property
     def relevances_(self) -> NDArray[np.float64]:
@@ -295,7 +307,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        kernel = self.kernel
+        kernel = own_kernel(self.kernel)
         tags.input_tags.allow_nan = isinstance(kernel, Kernel) and kernel.allows_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

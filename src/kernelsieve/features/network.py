@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._random import stream
@@ -71,7 +72,7 @@ class NetworkFeatures(FeatureMap):
     (100, 64)
     """
 
-    unbiased: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = False  # the default kernel is cut
 
     _state_fields: ClassVar = {
         "_size": whole(1, MOST_COLUMNS),
@@ -121,6 +122,14 @@ class NetworkFeatures(FeatureMap):
         self._size, self._seed, self._one_layer = int(self.n_components), seed, self.layers == "one"
         self._first_draws = first_normals(seed)
         self._draw()
+
+    @property
+    def unbiased_(self) -> bool:
+        """Whether E[Z Z^T] = K: for arc-cosine kernels, and a sketched network of one layer."""
+        check_is_fitted(self)
+        if isinstance(self.kernel_, NeuralTangent):
+            return not self._one_layer and self.kernel_.depth == 1
+        return True
 
     def _draw(self) -> None:
         published: Any = Layer if isinstance(self.kernel_, ArcCosine) else Tangents

@@ -7,18 +7,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._random import row_hashes, stream
 from kernelsieve.engine.scores import capped_proportional, systematic_sample
 from kernelsieve.kernels import Kernel
-from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
+from kernelsieve.linalg.cholesky import inverse_of, inverse_of_lower, regularised_cholesky
 from kernelsieve.linalg.whitening import times_upper
 
 BLOCK_ROWS = 1024
 # Rows of a sample for each direction above the ridge. A group of rows that a sample misses gets
 # scores of 1: with 2 rows for each direction landmarks are up to three times worse, with 8 rarely.
 ROWS_PER_DIRECTION = 8.0
+EXACT_ROWS = 512  # of a sample whose scores cost next to nothing
+# The largest diagonal entry, in ridges, where a pivoted factor ends: few rows, or a small rest.
+PIVOT_SHARES = (1 / 64, 1 / 256)
+POWER_VECTORS, POWER_STEPS = 4, 8  # of the norm of that rest
 
 
 @dataclass(frozen=True)
@@ -119,30 +124,94 @@ def leverage_scores(
     sample: WeightedRows,
     lambda_: float,
     n_jobs: int | None,
+    *,
+    exact_rows: int = EXACT_ROWS,
 ) -> NDArray[np.float64]:
     """(K - K S (S^T K S + lambda I)^-1 S^T K)_ii / lambda, where S picks and weights the sample.
 
-    With all rows in the sample these are the exact scores.
+    With all rows in the sample these are the exact scores. Of more than ``exact_rows`` rows of
+    a sample only those are kept that span the directions above the ridge (see `spanning`).
     """
     points = X[sample.rows]
     exact = points.astype(np.float64)
-    # S^T K S + lambda I, with the weights taken out on both sides.
-    gram = kernel.between(exact, exact, n_jobs)
-    gram.flat[:: len(gram) + 1] += lambda_ * sample.probabilities
-    factor, _ = regularised_cholesky(gram, 0.0)
-    whitening = inverse_of_lower(factor).T.astype(X.dtype, order="C")
+    roots = np.sqrt(sample.probabilities)
+    C = kernel.between(exact, exact, n_jobs)  # becomes S^T K S
+    C /= roots
+    C /= roots[:, None]
+    found = spanning(C, lambda_) if len(C) > exact_rows else None
+    if found is None:
+        kept, triangle = np.arange(len(C)), _whitening(C, lambda_)
+    else:
+        kept, triangle = found
+        points = points[kept]
+    triangle /= roots[kept, None]
+    triangle = triangle.astype(X.dtype, order="C")
     scores = np.empty(len(rows))
 
     def block(part: slice) -> None:
         here = X[rows[part]]
         cross = kernel.between(here, points, n_jobs=1)
         whitened = np.empty_like(cross)
-        times_upper(cross, whitening, whitened)
+        times_upper(cross, triangle, whitened)
         explained = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
         scores[part] = (kernel.diag(here) - explained) / lambda_
 
     map_row_blocks(block, len(rows), BLOCK_ROWS, n_jobs)
     return np.clip(scores, np.finfo(X.dtype).eps, 1.0)
+
+
+def _whitening(C: NDArray[np.float64], lambda_: float) -> NDArray[np.float64]:
+    """An upper triangle T with T T^T = (C + lambda I)^-1."""
+    factor, _ = regularised_cholesky(C, lambda_)
+    return inverse_of_lower(factor).T
+
+
+def spanning(
+    C: NDArray[np.float64], lambda_: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    """Rows of a sample that span its directions above the ridge, and T for them alone.
+
+    A sample has several rows for each direction, because they are drawn at random. A pivoted
+    Cholesky factor Z of C = S^T K S needs fewer: it ends where |C - Z Z^T| <= lambda / 2. With P
+    the projection on the span of its pivots and A the covariance of the sample, A + lambda and
+    P A P + lambda are then within a factor 2 of each other, and so are the scores that they give.
+    None if half of the rows are not enough: nothing is won.
+    """
+    for share in PIVOT_SHARES:
+        lower, places, rank, _ = dpstrf(C.T, lower=1, tol=share * lambda_)  # C.T: LAPACK's order
+        if 2 * rank > len(C):
+            return None
+        order = places - 1
+        Z = np.empty((len(C), rank))
+        Z[order] = np.tril(lower[:, :rank])
+        if _norm_of_rest(C, Z) <= lambda_ / 2:
+            kept = order[:rank]
+            return kept, _projected_whitening(Z, kept, lambda_)
+    return None
+
+
+def _norm_of_rest(C: NDArray[np.float64], Z: NDArray[np.float64]) -> float:
+    """The spectral norm of C - Z Z^T, by power iteration."""
+    block = np.random.default_rng(0).standard_normal((len(C), POWER_VECTORS))
+    norm = 0.0
+    for _ in range(POWER_STEPS):
+        block = np.linalg.qr(block).Q
+        block = C @ block - Z @ (Z.T @ block)
+        norm = float(np.linalg.norm(block, 2))
+    return norm
+
+
+def _projected_whitening(
+    Z: NDArray[np.float64], kept: NDArray[np.int64], lambda_: float
+) -> NDArray[np.float64]:
+    """An upper triangle T with T T^T = L^-T G (G + lambda I)^-1 L^-1: G = Z^T Z, L = Z[kept]."""
+    covariance = Z.T @ Z
+    covariance.flat[:: len(covariance) + 1] += lambda_
+    shrunk = -lambda_ * inverse_of(covariance)[1]
+    shrunk.flat[:: len(shrunk) + 1] += 1.0
+    # The factor of the reversed matrix, reversed, is an upper one, and stays so beside L^-T.
+    reversed_factor, _ = regularised_cholesky(shrunk[::-1, ::-1], 0.0)
+    return inverse_of_lower(Z[kept]).T @ reversed_factor[::-1, ::-1]
 
 
 def _sampled(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed, stream
 from kernelsieve._state import FLOATS, INT64, array, instance, optional, plain, wrong
@@ -46,7 +47,9 @@ class ResidualFeatures(FeatureMap):
     With orthonormal functions z_1, ..., z_r of the landmarks and random features phi with
     E[phi(x) phi(y)] = k(x, y), the features phi(x) - sum_j z_j(x) <z_j, phi> stand for the rest,
     k(x, y) - sum_j z_j(x) z_j(y). Together they have E[Z Z^T] = K, on any rows, and the error of
-    random features for a kernel with the trace that the landmarks leave.
+    random features for a kernel with the trace that the landmarks leave. The neural tangent kernel
+    is the exception: the series of its random features ends, with at most half a per cent of
+    k(x, x) left (``unbiased_`` is False).
 
     Parameters
     ----------
@@ -178,6 +181,12 @@ class ResidualFeatures(FeatureMap):
         self.coefficients_ = self._products()
         self.n_components_ = sum(self.coefficients_.shape)
 
+    @property
+    def unbiased_(self) -> bool:
+        """Whether E[Z Z^T] = K: whether the random features are unbiased."""
+        check_is_fitted(self)
+        return self.random_map_.unbiased_
+
     def _landmarks(self, X: Source, size: int, seed: int) -> NystromFeatures:
         return NystromFeatures(
             size,
@@ -233,7 +242,7 @@ class ResidualFeatures(FeatureMap):
 def random_map(
     kernel: Kernel, size: int, alpha: float | None, options: dict[str, Any]
 ) -> FeatureMap:
-    """The unbiased random features of a kernel."""
+    """The random features of a kernel, unbiased up to the end of its series."""
     if isinstance(kernel, Gaussian | Matern):
         return FourierFeatures(size, kernel=kernel, frequencies="orthogonal", **options)
     if isinstance(kernel, Laplacian | Product):

@@ -230,6 +230,9 @@ class Kernel(Persistent, ABC):
     """A positive definite function of two points; calling it returns the exact Gram matrix."""
 
     allows_missing: ClassVar[bool] = False  # whether rows may hold NaN
+    # Whether the maps that expand it in degrees stop where a fixed share of k(x, x) is left.
+    series_is_cut: ClassVar[bool] = False
+    of_inner_products: ClassVar[bool] = False  # so that long rows have large values
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Compute the exact Gram matrix k(x, y) for the rows of X and Y.
@@ -345,6 +348,8 @@ class Kernel(Persistent, ABC):
 
 class SeriesKernel(Kernel):
     """A kernel with a weighted Taylor series of non-negative coefficients."""
+
+    of_inner_products: ClassVar[bool] = True
 
     @property
     @abstractmethod

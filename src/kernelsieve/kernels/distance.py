@@ -49,6 +49,7 @@ class Gaussian(SeriesKernel):
 
     gamma: float = 1.0
 
+    of_inner_products: ClassVar[bool] = False  # bounded, whatever its series
     _state_fields: ClassVar = {"gamma": positive}
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
+from kernelsieve.kernels.learning import LearnedKernel
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.smooth import SmoothLaplacian
@@ -53,8 +54,9 @@ def resolve_kernel(
     kernel : Kernel, str or callable
         An object of this module, or "gaussian" / "rbf", "poly" / "polynomial", "exponential",
         "inverse_polynomial", "linear", "laplacian", "smooth_laplacian", "matern", "arccos0",
-        "arccos1", "arccos2", "ntk", "cosine", "chi2", or a function of two rows; or "rbf" and
-        "matern" as objects of ``sklearn.gaussian_process.kernels``.
+        "arccos1", "arccos2", "ntk", "cosine", "chi2", or a function of two rows; or what
+        ``kernels.learn`` returned, without its alpha; or "rbf" and "matern" as objects of
+        ``sklearn.gaussian_process.kernels``.
     X : {array-like, CSR} of shape (n, d), or Source
         The data, which gamma="scale" depends on.
     gamma : "scale", "auto" or float
@@ -74,7 +76,7 @@ def resolve_kernel(
     >>> resolve_kernel("rbf", [[0.0, 2.0]], gamma="scale")
     Gaussian(gamma=0.5)
     """
-    kernel = from_gaussian_process(kernel)
+    kernel = own_kernel(kernel)
     if isinstance(kernel, Kernel) or (callable(kernel) and not isinstance(kernel, type)):
         if gamma != "scale":
             raise ValueError(f"gamma={gamma!r} is given beside {kernel!r}: set it in the kernel")
@@ -104,7 +106,7 @@ def with_categories(kernel: Any, gamma: Any, X: Source, columns: list[int]) -> P
         Numbers of the categorical columns.
     """
     d = X.shape[1]
-    kernel = from_gaussian_process(kernel)
+    kernel = own_kernel(kernel)
     if isinstance(gamma, str) and gamma == "scale" and isinstance(kernel, str):
         known, others = moments(X), np.setdiff1d(np.arange(d), columns)
         squares = known.mean_squares(known.means)[others] + known.means[others] ** 2
@@ -124,6 +126,11 @@ def with_categories(kernel: Any, gamma: Any, X: Source, columns: list[int]) -> P
     typical = 2.0 if family == "gaussian" else 2.0 / math.sqrt(math.pi)
     rates[columns] = resolved.gamma * typical
     return Product(rates, family).with_categories(columns, d)
+
+
+def own_kernel(kernel: Any) -> Any:
+    """The kernel that was learned, or ours for one of scikit-learn's; others as they are."""
+    return kernel.kernel if isinstance(kernel, LearnedKernel) else from_gaussian_process(kernel)
 
 
 def from_gaussian_process(kernel: Any) -> Any:

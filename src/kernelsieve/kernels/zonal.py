@@ -112,6 +112,8 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
     On rows of length 1 it is a series in <x, y>, which the product maps and the sketches sample.
     """
 
+    series_is_cut: ClassVar[bool] = True  # the coefficients fall like a power of the degree
+
     @abstractmethod
     def _values(self, t: NDArray[Any]) -> NDArray[Any]:
         """f at points of the complex unit disk."""

@@ -6,7 +6,6 @@ import gzip
 import io
 import lzma
 import os
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve.sources.npz import read_arrays
 from kernelsieve.tables.table import (
     Table,
     TableError,
@@ -254,33 +254,11 @@ def _read_arrow(path: Path) -> Table:
         raise TableError(f"{path} is not a {path.suffix} file: {error}") from error
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the arrays of a .npz file, or the sparse matrix in it as "matrix"; never pickles.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    dict of str to ndarray, or to a CSR array
-
-    Raises
-    ------
-    TableError
-        If it is not a .npz file of plain arrays.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if "format" in arrays:
-                return {"matrix": sp.csr_array(sp.load_npz(path))}
-            return {name: arrays[name] for name in arrays.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, zlib.error) as error:
-        raise TableError(f"{path} is not a .npz file of plain arrays: {error}") from error
-
-
 def _read_npz(path: Path) -> Table:
-    arrays = read_arrays(path)
+    try:
+        arrays = read_arrays(path)
+    except ValueError as error:
+        raise TableError(str(error)) from error
     return Table(str(path), {}, arrays["matrix"]) if "matrix" in arrays else _named(path, arrays)
 
 
