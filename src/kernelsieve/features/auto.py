@@ -391,15 +391,15 @@ class AutoFeatures(FeatureMap):
     def _transform(self, X: Any) -> Any:
         return self.map_._transform(X)
 
-    def _transform_block(self, X: Any) -> Any:
-        return self.map_._transform_block(X)
+    def transform_block(self, X: Any) -> Any:
+        return self.map_.transform_block(X)
 
-    def _raw_block(self, X: Any) -> Any:
-        return self.map_._raw_block(X)
+    def raw_block(self, X: Any) -> Any:
+        return self.map_.raw_block(X)
 
     @property
-    def _mixing(self) -> NDArray[Any] | None:
-        return self.map_._mixing
+    def mixing(self) -> NDArray[Any] | None:
+        return self.map_.mixing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the features, as the chosen map gives them.

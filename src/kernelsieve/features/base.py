@@ -137,7 +137,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         check_is_fitted(self)
         if isinstance(X, Source):
             check_source(self, X, reset=False)
-            return Mapped(X, self._transform_block, self.n_components_)
+            return Mapped(X, self.transform_block, self.n_components_)
         Z = self._transform(self._validated(X, reset=False))
         return Z if isinstance(Z, np.ndarray) else sparse_output(Z)
 
@@ -167,7 +167,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if sp.issparse(X) and self._csr(X[:1]) is not None:
             size = self._block_rows(X.dtype)
             blocks = map_row_blocks(
-                lambda rows: self._transform_block(X[rows]), X.shape[0], size, self.n_jobs
+                lambda rows: self.transform_block(X[rows]), X.shape[0], size, self.n_jobs
             )
             return sp.vstack(blocks, format="csr")
         Z = self._empty(X.shape[0], X.dtype)
@@ -186,8 +186,17 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         check_matrix(n_rows, s, dtype, what, SMALLER_OUTPUT)
         return np.empty((n_rows, s), dtype=dtype)
 
-    def _transform_block(self, X: Any) -> Any:
-        """``transform`` of a block of validated rows, in this thread."""
+    def transform_block(self, X: Any) -> Any:
+        """Compute the features of a block of rows that are known to be valid, in this thread.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+
+        Returns
+        -------
+        ndarray or CSR of shape (n, n_components), in the float type of X
+        """
         if sp.issparse(X):
             self.kernel_.check_domain(X)
             sparse = self._csr(X)
@@ -227,12 +236,22 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             f"{abs(X).max():.6g}: scale X, or lower gamma"
         )
 
-    def _raw_block(self, X: Any) -> Any:
-        """A block that ``_mixing`` turns into features, for callers that can skip that product."""
-        return self._transform_block(X)
+    def raw_block(self, X: Any) -> Any:
+        """Compute what ``mixing`` turns into features, for callers that can skip that product.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+            Rows that are known to be valid.
+
+        Returns
+        -------
+        ndarray or CSR with n rows: the features themselves for maps without a mixing
+        """
+        return self.transform_block(X)
 
     @property
-    def _mixing(self) -> NDArray[Any] | None:
+    def mixing(self) -> NDArray[Any] | None:
         """T with features = raw block times T; None for the maps without such a matrix."""
         return None
 
@@ -246,7 +265,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def _check_scale(self, dtype: Any) -> None:
         """Refuse a kernel whose factor of the rows is out of range for their float type."""
         if isinstance(self.kernel_, SeriesKernel):
-            scale, limits = self.kernel_._scale, np.finfo(dtype)
+            scale, limits = self.kernel_.scale, np.finfo(dtype)
             if not float(limits.tiny) <= scale <= float(limits.max):
                 raise ValueError(
                     f"{self.kernel_!r} multiplies rows by {scale:.3g}, which {np.dtype(dtype)} "

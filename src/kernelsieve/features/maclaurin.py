@@ -117,9 +117,9 @@ class MaclaurinFeatures(SeriesFeatures):
         self.n_jobs = n_jobs
 
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
-        masses = degree_masses(self._series, X, self.n_jobs)
+        masses = degree_masses(self.series_, X, self.n_jobs)
         some = X[keyed_rows(X.shape[0], PAIR_ROWS, seed, "pairs")].astype(np.float64)
-        errors = squared_errors(SeriesRows.of(self._series, some), X.shape[0], masses.sum())
+        errors = squared_errors(SeriesRows.of(self.series_, some), X.shape[0], masses.sum())
         # Rows that are not among the pairs, or that have no error at all, count by their mass.
         return np.maximum(np.sqrt(errors), masses / max(masses.sum(), TINY))
 

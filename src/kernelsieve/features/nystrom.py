@@ -229,17 +229,17 @@ class NystromFeatures(FeatureMap):
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         # In the finer of the two float types, that of the fit and that of X: the landmarks know.
-        C = self._raw_block(X)
+        C = self.raw_block(X)
         if _is_square(self.whitening_):
             times_upper(C, self.whitening_, out)
         else:
             np.matmul(C, self.whitening_, out=out)
 
-    def _raw_block(self, X: Any) -> NDArray[Any]:
+    def raw_block(self, X: Any) -> NDArray[Any]:
         return self.kernel_.between(self._spelled_out(X), self.landmarks_, n_jobs=1)
 
     @property
-    def _mixing(self) -> NDArray[Any] | None:
+    def mixing(self) -> NDArray[Any] | None:
         # With many landmarks for each feature the sums over raw blocks would cost more.
         return self.whitening_ if _is_square(self.whitening_) else None
 

@@ -141,7 +141,7 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
         # The squared error in m columns is (mass^2 + mean of K_w^2) / m: the first is what counts.
-        return degree_masses(self._series, X, self.n_jobs)
+        return degree_masses(self.series_, X, self.n_jobs)
 
     def _draw(self, blocks: list[DegreeColumns], n_features: int, seed: int) -> None:
         check_choice(self.compress, "compress", ("srht", "gaussian"))

@@ -114,9 +114,9 @@ class ResidualFeatures(FeatureMap):
         "_signs": optional(array("wide", dtype=(np.int8,), low=-1, high=1)),
         "_places": optional(array("m", dtype=INT64, low=0)),
     }
-    _not_stored: ClassVar = {"_mixture": "in _signs and _places"}
+    _not_stored: ClassVar = {"mixture_": "in _signs and _places"}
 
-    _mixture: SampledSRHT | None
+    mixture_: SampledSRHT | None
 
     def _complete(self) -> None:
         super()._complete()
@@ -124,11 +124,11 @@ class ResidualFeatures(FeatureMap):
         n_listed, n_random = self.coefficients_.shape
         if n_listed != (0 if self.landmark_map_ is None else self.landmark_map_.n_components_):
             wrong("coefficients_", f"are for {n_listed} features of landmarks")
-        self._mixture = None
+        self.mixture_ = None
         if self._signs is not None and self._places is not None:
             if len(self._signs) != wide or self._places.max(initial=0) >= power_of_two(wide):
                 wrong("_signs", f"are not for {wide} random features")
-            self._mixture = SampledSRHT(wide, n_random, self._signs, self._places)
+            self.mixture_ = SampledSRHT(wide, n_random, self._signs, self._places)
         elif wide != n_random:
             wrong("coefficients_", f"are for {n_random} of {wide} random features")
         self.n_components_ = n_listed + n_random
@@ -169,12 +169,12 @@ class ResidualFeatures(FeatureMap):
         options: dict[str, Any] = {"n_jobs": self.n_jobs}
         options["random_state"] = root_seed(stream(seed, "random"))
         self.random_map_ = random_map(self.kernel_, WIDER * n_random, self.alpha, options).fit(X)
-        self._mixture = None
+        self.mixture_ = None
         # If there are no more random features than columns, they are the whole kernel.
         if (wide := self.random_map_.n_components_) > n_random:
-            self._mixture = SRHT(wide, n_random).sample(stream(seed, "mixture"))
-        self._signs = None if self._mixture is None else self._mixture.signs
-        self._places = None if self._mixture is None else self._mixture.places
+            self.mixture_ = SRHT(wide, n_random).sample(stream(seed, "mixture"))
+        self._signs = None if self.mixture_ is None else self.mixture_.signs
+        self._places = None if self.mixture_ is None else self.mixture_.places
         self.coefficients_ = self._products()
         self.n_components_ = sum(self.coefficients_.shape)
 
@@ -192,7 +192,7 @@ class ResidualFeatures(FeatureMap):
     def _products(self) -> NDArray[np.float64]:
         """<z_j, phi>: z_j is the sum over landmarks l of whitening[l, j] k(l, .)."""
         if self.landmark_map_ is None:
-            size = self._mixture.size if self._mixture else self.random_map_.n_components_
+            size = self.mixture_.size if self.mixture_ else self.random_map_.n_components_
             return np.zeros((0, size))
         points = self.landmark_map_.landmarks_.astype(np.float64)
         whitening = self.landmark_map_.whitening_.astype(np.float64)
@@ -202,10 +202,10 @@ class ResidualFeatures(FeatureMap):
         """The mixed random features of rows, before the landmarks' part is taken off."""
         wide = np.empty((X.shape[0], self.random_map_.n_components_), dtype=X.dtype)
         self.random_map_._fill(X, wide)
-        if self._mixture is None:
+        if self.mixture_ is None:
             return wide
-        out = np.empty((X.shape[0], self._mixture.size), dtype=X.dtype)
-        self._mixture.fill(wide, out)
+        out = np.empty((X.shape[0], self.mixture_.size), dtype=X.dtype)
+        self.mixture_.fill(wide, out)
         return out
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:

@@ -348,7 +348,8 @@ class SeriesKernel(Kernel):
 
     @property
     @abstractmethod
-    def _scale(self) -> float: ...
+    def scale(self) -> float:
+        """What rows are multiplied by: x' = scale * (x - center)."""
 
     @property
     def _damped(self) -> bool:
@@ -428,7 +429,7 @@ class SeriesKernel(Kernel):
         degree, tail = truncation_degree(
             radii, self._log_tail, tol, max_degree if last is None else last
         )
-        return Series(self._scale, mu, self._damped, self._log_coefficients(degree), tail)
+        return Series(self.scale, mu, self._damped, self._log_coefficients(degree), tail)
 
     def _mean_point(self, X: Source, center: Any) -> NDArray[Any] | None:
         if center is True:
@@ -440,7 +441,7 @@ class SeriesKernel(Kernel):
 
     def _squared_radius(self, X: Any, mu: NDArray[Any] | None) -> NDArray[np.float64]:
         """|x'|^2 of every row."""
-        return self._scale**2 * squared_norms(X, mu)
+        return self.scale**2 * squared_norms(X, mu)
 
 
 def empty_gram(X: Any, Y: Any, dtype: Any) -> NDArray[Any]:

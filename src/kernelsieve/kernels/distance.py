@@ -70,7 +70,7 @@ class Gaussian(SeriesKernel):
         return np.ones(X.shape[0], dtype=X.dtype)
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return math.sqrt(2.0 * self.gamma)
 
     @property

@@ -150,7 +150,7 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
         source = as_source(X)
         self._mean_point(source, center)
         source.reduce(lambda block: _check_unit(block.X, block.start))
-        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * self._total())
+        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * self.total())
         folded = self.folded(allowed, min(LONGEST_SERIES, max_degree))
         with np.errstate(divide="ignore"):
             return Series(1.0, None, False, np.log(folded), 0.0)
@@ -167,12 +167,12 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
             folded[places[-1]] += max(0.0, float(total) - folded[places].sum())
         return folded
 
-    def _total(self) -> float:
+    def total(self) -> float:
         """f(1)."""
         return float(self._values(np.ones(1))[0])
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return 1.0
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
@@ -180,7 +180,7 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
             return np.log(self.taylor(degree))
 
     def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
-        rest = self._total() - float(self.taylor(q).sum())
+        rest = self.total() - float(self.taylor(q).sum())
         with np.errstate(divide="ignore"):
             return np.log(max(rest, 0.0)) + (q + 1.0) * np.log(squared_radius)
 

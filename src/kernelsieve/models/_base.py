@@ -113,7 +113,7 @@ class FeatureModel(PersistentEstimator):
         with one_thread(), np.errstate(over="ignore"):
             offset = (mean @ directions).astype(X.dtype)
         parts = as_source(X).map(
-            lambda block: times(features._transform_block(block.X), directions) - offset,
+            lambda block: times(features.transform_block(block.X), directions) - offset,
             self._rows_per_block(X.shape[0]),
             self.n_jobs,
         )
@@ -153,7 +153,7 @@ class FeatureModel(PersistentEstimator):
     def _by_block(
         self, function: Callable[[Any, Block], Any], X: Any, raw: bool
     ) -> tuple[Callable[[Block], Any], int, int | None]:
-        evaluate = self.features_._raw_block if raw else self.features_._transform_block
+        evaluate = self.features_.raw_block if raw else self.features_.transform_block
         size = self._rows_per_block(X.shape[0])
         # A single block is done sooner in this thread than handed to another.
         n_jobs = 1 if X.shape[0] <= size else self.n_jobs
@@ -314,4 +314,4 @@ def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
     is bounded by the rounding of float32, so it does not magnify that of the sums; the whitening of
     float64 features would.
     """
-    return features._mixing if np.dtype(dtype) == np.float32 else None
+    return features.mixing if np.dtype(dtype) == np.float32 else None

@@ -202,7 +202,7 @@ class FullKernel:
 
     def _blocks(self, features: FeatureMap, rows: Block) -> FeatureBlocks:
         source = ArraySource(rows.X, rows.y, rows.weights)
-        return FeatureBlocks(features._transform_block, source, self.block_rows, self.n_jobs)
+        return FeatureBlocks(features.transform_block, source, self.block_rows, self.n_jobs)
 
     def _landmarks_among(self, rows: Block) -> tuple[NystromFeatures, NDArray[np.int64]]:
         """The features if they are landmarks among these rows, else random ones; their numbers."""
@@ -264,7 +264,7 @@ class _InFloat64:
     features: FeatureMap
 
     def __call__(self, X: Any) -> Any:
-        return self.features._transform_block(X.astype(np.float64, copy=False))
+        return self.features.transform_block(X.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True)
@@ -411,5 +411,5 @@ def _is_text(value: Any, text: str) -> bool:
 
 def _condition(sample: KernelSample, features: FeatureMap) -> float:
     """The condition number that features leave as a preconditioner, on a sample."""
-    sides = sample.sides(features._transform_block(sample.rows))
+    sides = sample.sides(features.transform_block(sample.rows))
     return (1.0 + max(sides.lower, 0.0)) / max(1.0 - sides.upper, 1e-12)

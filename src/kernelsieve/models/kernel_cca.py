@@ -137,7 +137,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
 
         # The first view's features, with the second's as its targets: all moments in one pass.
         def block(Z: Any, block: Block) -> _Views:
-            W = dense(self.features_y_._transform_block(Y[block.rows])).astype(np.float64)
+            W = dense(self.features_y_.transform_block(Y[block.rows])).astype(np.float64)
             return _Views(
                 NormalEquations.of_block(Z, W),
                 NormalEquations.of_block(W, np.empty((len(W), 0))),

@@ -448,7 +448,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if rows.dtype != np.float32 or mixing_of(self.features_, rows.dtype) is not None:
             return None
         block, n = rows.head(ROUNDING_ROWS), rows.shape[0]
-        Z = self.features_._transform_block(block.X)
+        Z = self.features_.transform_block(block.X)
         return Float32Rounding(Z, block.weights, n, self._rows_per_block(n))
 
     def _accumulate(self, rows: Source, single: bool = False, raw: bool = True) -> NormalEquations:
@@ -637,7 +637,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _feature_blocks(self, rows: Source) -> FeatureBlocks:
         size = self._rows_per_block(rows.shape[0])
-        return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
+        return FeatureBlocks(self.features_.transform_block, rows, size, self.n_jobs)
 
     def _converged(self, solution: Solution, stop: Stop) -> NDArray[np.float64]:
         """The solution, with a warning if it did not converge."""

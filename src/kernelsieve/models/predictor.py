@@ -184,7 +184,7 @@ def linear_scores(features: FeatureMap, coefficients: Any, intercept: Any) -> Sc
         kernel = row_kernel(features.kernel_, features.landmarks_)
         weights = features.whitening_.astype(np.float64) @ weights
         return lambda row: (kernel(row) @ weights)[0] + intercept
-    evaluate = features._transform_block
+    evaluate = features.transform_block
     evaluate(np.zeros((1, features.n_features_in_)))  # prepares and compiles
     return lambda row: (evaluate(row) @ weights)[0] + intercept
 
