@@ -22,7 +22,7 @@ from kernelsieve.engine.space import RowPlan, TableSpace
 from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product, learn
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.product_frame import ProductFrame
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 
 Array = Any
 FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")

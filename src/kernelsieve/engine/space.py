@@ -29,7 +29,8 @@ from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_d
 from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import moments
 
 

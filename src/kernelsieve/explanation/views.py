@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from kernelsieve.explanation.sums import Input
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.models.target_transform import target_label
-from kernelsieve.sources.base import given_source
+from kernelsieve.sources.given import given_source
 from kernelsieve.sources.summaries import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
 from kernelsieve.tables.columns import Levels

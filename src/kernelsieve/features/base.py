@@ -27,13 +27,8 @@ from kernelsieve.kernels import (
     learn,
     resolve_kernel,
 )
-from kernelsieve.sources.base import (
-    ArraySource,
-    Source,
-    check_source,
-    given_source,
-    lazy_on_dask,
-)
+from kernelsieve.sources.base import ArraySource, Source
+from kernelsieve.sources.given import check_source, given_source, lazy_on_dask
 from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 

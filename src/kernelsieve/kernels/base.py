@@ -22,7 +22,8 @@ from kernelsieve._native.sparse_product import csr_times_csc
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Persistent, array, flag, number, optional, scaling, wrong
 from kernelsieve._validation import check_choice, check_matrix, check_points, check_square
-from kernelsieve.sources.base import Block, Source, as_source
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import squared_norms
 
 MAX_DEGREE = 256

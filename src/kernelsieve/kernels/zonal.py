@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kernelsieve._state import list_of, number, whole
 from kernelsieve._validation import check_count, check_points
 from kernelsieve.kernels.base import MAX_DEGREE, Kernel, Series, SeriesKernel, fill_gram
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import squared_norms
 
 # Taylor coefficients from values on a circle of this radius: aliases are multiplied by

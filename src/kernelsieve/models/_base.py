@@ -20,15 +20,9 @@ from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
 from kernelsieve.kernels import Anova, Kernel, Product
-from kernelsieve.sources.base import (
-    ArraySource,
-    Block,
-    Source,
-    as_source,
-    check_source,
-    given_source,
-    recoded,
-)
+from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.changed import recoded
+from kernelsieve.sources.given import as_source, check_source, given_source
 from kernelsieve.sources.summaries import Moments, moments
 
 LARGEST_SCALE_RATIO = 1e3

@@ -19,7 +19,8 @@ from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, fresh_features, learns_kernel
-from kernelsieve.sources.base import ArraySource, Block, given_source
+from kernelsieve.sources.base import ArraySource, Block
+from kernelsieve.sources.given import given_source
 
 
 class KernelCCA(TransformerMixin, FeatureModel):

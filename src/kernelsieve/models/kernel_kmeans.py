@@ -19,7 +19,8 @@ from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
-from kernelsieve.sources.base import Block, Source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.given import lazy_on_dask
 
 LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means makes passes over the rows
 START_ROWS = 2**14

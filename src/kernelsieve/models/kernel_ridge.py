@@ -87,14 +87,9 @@ from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.local import LocalCorrection
 from kernelsieve.models.local_search import CorrectionTrial, choose_correction
 from kernelsieve.models.predictor import Predictor, ridge_scores
-from kernelsieve.sources.base import (
-    ArraySource,
-    Block,
-    Source,
-    as_source,
-    joined,
-    lazy_on_dask,
-)
+from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.blocks import joined
+from kernelsieve.sources.given import as_source, lazy_on_dask
 from kernelsieve.sources.summaries import Marginals, sampled_rows, squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients

@@ -20,7 +20,9 @@ from kernelsieve.models._log_loss import fit_log_loss
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Scores, ridge_scores
-from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask, recoded
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.changed import recoded
+from kernelsieve.sources.given import as_source, lazy_on_dask
 from kernelsieve.tuning.judge import Judge
 
 CALIBRATION_ROWS = 20_000

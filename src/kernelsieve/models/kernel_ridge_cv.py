@@ -29,7 +29,8 @@ from kernelsieve.models._target_choice import TransformChoice, choose_transform
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
 from kernelsieve.models.target_transform import NAMES, TargetTransform
-from kernelsieve.sources.base import Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.given import as_source, lazy_on_dask
 from kernelsieve.tuning.grid import search_on, warn_of_ends
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search

@@ -31,7 +31,7 @@ from kernelsieve.products.basis import Basis
 from kernelsieve.products.multisets import Multisets, build_trie
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import (
     column_means,
     moments,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._random import keyed_rows
 from kernelsieve._state import INT64, Persistent, array, wrong
-from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, added, as_source
+from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, added
+from kernelsieve.sources.given import as_source
 
 SPARSE_BLOCK_ROWS = 16 * BLOCK_ROWS  # each makes a sum for every column, of which there are many
 TARGET_ROWS = 2**20

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map
 from kernelsieve._random import row_hashes
-from kernelsieve.sources.base import BLOCK_ROWS, Block, Changed, Source, aligned, joined
+from kernelsieve.sources.base import BLOCK_ROWS, Block, Source
+from kernelsieve.sources.blocks import aligned, joined
+from kernelsieve.sources.changed import Changed
 
 
 class Select(Protocol):

@@ -22,7 +22,7 @@ from kernelsieve.kernels.learning.learner import (
 from kernelsieve.kernels.learning.parts import PartsFit, best_parts
 from kernelsieve.kernels.learning.rates import WEAKEST, Fit
 from kernelsieve.kernels.product import Product
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 
 RULES = ("likelihood", "leave-one-out")
 
