@@ -54,7 +54,7 @@ MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
 
 
 @dataclass(frozen=True)
-class Trial(Persistent):
+class MapTrial(Persistent):
     """The result of trying a map on some rows.
 
     Attributes
@@ -230,7 +230,7 @@ class AutoFeatures(FeatureMap):
         The chosen map, fitted to all rows.
     reason_ : str
         Why it was chosen.
-    trials_ : list of Trial
+    trials_ : list of MapTrial
         Results of the trials; empty if only one map was possible.
     kernel_ : Kernel
         The kernel in use.
@@ -256,7 +256,7 @@ class AutoFeatures(FeatureMap):
     _state_fields: ClassVar = {
         "map_": instance(FeatureMap, fitted=True, d="n_features_in_"),
         "reason_": text,
-        "trials_": list_of(instance(Trial)),
+        "trials_": list_of(instance(MapTrial)),
     }
 
     def _complete(self) -> None:
@@ -298,7 +298,7 @@ class AutoFeatures(FeatureMap):
             alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
         summary = target_summary(X)
         names, why = self._possible(X)
-        self.trials_: list[Trial] = []
+        self.trials_: list[MapTrial] = []
         if len(names) > 1:
             names, why = self._try(names, X, summary, alpha, seed)
         self.map_ = self._build(names[0], int(self.n_components), alpha, seed)
@@ -359,7 +359,7 @@ class AutoFeatures(FeatureMap):
         else:
             judge = KernelSample(self.kernel_, rows.X[:ERROR_ROWS], alpha)
             race = final = [runner for runner in race if runner.approximate(rows.X, judge)]
-        self.trials_ = [Trial(runner.name, runner.error, runner.seconds) for runner in race]
+        self.trials_ = [MapTrial(runner.name, runner.error, runner.seconds) for runner in race]
         if not race:
             return ["Nystrom"], "the data reach too far for products of columns"
         best = min(runner.error for runner in final)

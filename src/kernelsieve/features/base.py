@@ -32,7 +32,7 @@ from kernelsieve.sources.given import check_source, given_source, lazy_on_dask
 from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
-BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+OUTPUT_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
 BOUNDED = (Gaussian, Laplacian, SmoothLaplacian, Matern, Product)  # kernels with k(x, x) = 1
@@ -300,7 +300,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if self._rows_at_once is not None:
             return self._rows_at_once
         row_bytes = max(1, self.n_components_) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 32, 8192))
+        return int(np.clip(OUTPUT_BYTES // row_bytes, 32, 8192))
 
     @property
     def _n_features_out(self) -> int:

@@ -28,7 +28,7 @@ from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
 from kernelsieve.sources.base import Block, Source
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
-BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
+PACKED_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
 STRUCTURED_ENTRIES = 12  # numbers that stand for one structured frequency
 PANEL = 1024  # frequencies at a time
 ANGLES = 2**19  # at a time: they stay in the cache until their cosines are written
@@ -226,7 +226,7 @@ class FourierFeatures(FeatureMap):
 
     def _block_rows(self, dtype: Any) -> int:
         rows = super()._block_rows(dtype)
-        return max(rows, BLOCK_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
+        return max(rows, PACKED_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
 
 
 def _check_categories(kernel: Product, X: Source) -> None:

@@ -17,7 +17,7 @@ from kernelsieve.products.degrees import DegreeColumns
 CHUNK = 64  # features whose signs are held at a time
 PAIR_ROWS = 256
 TINY = np.finfo(np.float64).tiny
-BLOCK_ROWS = 8192  # large: the signs are made anew for every block
+SIGNED_ROWS = 8192  # large: the signs are made anew for every block
 DENSE_ENTRIES = 2**22  # of a dense block, which is copied; its products take longer than the signs
 
 
@@ -127,7 +127,7 @@ class MaclaurinFeatures(SeriesFeatures):
         self._seed, self._first_draws = seed, first_draws(seed)
 
     def _block_rows(self, dtype: Any) -> int:
-        return BLOCK_ROWS
+        return SIGNED_ROWS
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         size = X.shape[0] if sp.issparse(X) else max(PAIR_ROWS, DENSE_ENTRIES // X.shape[1])

@@ -37,7 +37,7 @@ ROWS = {
     "leverage": leverage_landmarks,
     "rpcholesky": rpcholesky_landmarks,
 }
-BLOCK_ROWS = 512  # at least: the landmarks and the triangle are read once a block
+WHITENED_ROWS = 512  # at least: the landmarks and the triangle are read once a block
 
 
 class NystromFeatures(FeatureMap):
@@ -244,7 +244,7 @@ class NystromFeatures(FeatureMap):
         return self.whitening_ if _is_square(self.whitening_) else None
 
     def _block_rows(self, dtype: Any) -> int:
-        return max(BLOCK_ROWS, super()._block_rows(dtype))
+        return max(WHITENED_ROWS, super()._block_rows(dtype))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -37,7 +37,7 @@ from kernelsieve.sources.base import Source
 # Random features for each column that they are mixed into. Those that the landmarks explain, such
 # as exact low degrees, then cost nothing.
 WIDER = 4
-BLOCK_BYTES = 2**23  # of the random features of a block of rows
+RANDOM_BYTES = 2**23  # of the random features of a block of rows
 
 
 class ResidualFeatures(FeatureMap):
@@ -227,7 +227,7 @@ class ResidualFeatures(FeatureMap):
 
     def _block_rows(self, dtype: Any) -> int:
         row_bytes = max(1, 2 * self.random_map_.n_components_) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 32, 2048))
+        return int(np.clip(RANDOM_BYTES // row_bytes, 32, 2048))
 
 
 def random_map(

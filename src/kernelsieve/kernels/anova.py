@@ -26,7 +26,8 @@ Array = NDArray[np.float64]
 
 HIGHEST_ORDER = 8  # columns of a subset
 SHOWN = 6  # subsets in a repr
-TILE_ROWS, TILE_COLUMNS = 64, 512
+FACTOR_ROWS = 64
+FACTOR_COLUMNS = 512  # 64 x 512 kernels of every column are held at a time
 FEW_VALUES = 64  # of a column: its kernel is looked up
 TILE_ENTRIES = 2**18  # of the factors of all columns at once: two megabytes
 CONSTANT = 1e-14  # mean square of a centred kernel below which its column says nothing
@@ -263,15 +264,15 @@ class Anova(Kernel):
         m = gram.shape[1]
 
         def fill(rows: slice) -> None:
-            for start in range(rows.start if symmetric else 0, m, TILE_COLUMNS):
-                columns = slice(start, min(start + TILE_COLUMNS, m))
+            for start in range(rows.start if symmetric else 0, m, FACTOR_COLUMNS):
+                columns = slice(start, min(start + FACTOR_COLUMNS, m))
                 tile = np.empty((rows.stop - rows.start, columns.stop - start))
                 tiles(rows, columns, tile)
                 gram[rows, columns] = tile
                 if symmetric:
                     gram[columns, rows] = tile.T
 
-        map_row_blocks(fill, len(gram), TILE_ROWS, n_jobs)
+        map_row_blocks(fill, len(gram), FACTOR_ROWS, n_jobs)
         return gram
 
 
@@ -414,10 +415,10 @@ class AnovaTiles:
 
     def parts(self, rows: slice, columns: slice) -> Iterable[tuple[slice, slice]]:
         """Tiles whose factors stay in the cache."""
-        height = max(4, TILE_ENTRIES // (TILE_COLUMNS * max(1, len(self.columns))))
+        height = max(4, TILE_ENTRIES // (FACTOR_COLUMNS * max(1, len(self.columns))))
         for top in range(rows.start, rows.stop, height):
-            for start in range(columns.start, columns.stop, TILE_COLUMNS):
-                stop = min(start + TILE_COLUMNS, columns.stop)
+            for start in range(columns.start, columns.stop, FACTOR_COLUMNS):
+                stop = min(start + FACTOR_COLUMNS, columns.stop)
                 yield slice(top, min(top + height, rows.stop)), slice(start, stop)
 
     def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from kernelsieve.linalg.block_descent import Limits, descend
+from kernelsieve.linalg.block_descent import StepLimits, descend
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.linalg.operators import Multiplies, NystromSketch
@@ -258,7 +258,7 @@ def solve_exact_by_blocks(
     fit_intercept: bool,
     size: int,
     rng: np.random.Generator,
-    limits: Limits,
+    limits: StepLimits,
     exact: Callable[[], Multiplies],
     start: Array | None = None,
 ) -> tuple[Solution, Array]:

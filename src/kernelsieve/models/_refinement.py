@@ -18,7 +18,7 @@ from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import FeatureMap, NystromFeatures
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
-from kernelsieve.linalg.block_descent import Limits, block_size
+from kernelsieve.linalg.block_descent import StepLimits, block_size
 from kernelsieve.linalg.iterative_ridge import (
     KEPT_BYTES,
     FeatureBlocks,
@@ -192,7 +192,7 @@ class FullKernel:
                 self.fit_intercept,
                 block_size(n, entry_work),
                 stream(self.seed, "blocks"),
-                Limits(stop.tol, stop.max_iter, stop.deadline, report),
+                StepLimits(stop.tol, stop.max_iter, stop.deadline, report),
                 lambda: self._matrix(exact, np.float64),
                 start,
             )

@@ -34,7 +34,7 @@ from kernelsieve._state import (
 from kernelsieve.kernels import Kernel, Product
 
 BOX_POINTS = 128  # at most, that are searched together
-BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
+NEIGHBOUR_ROWS = 256  # whose neighbours a thread looks for at a time
 SORTED_TOGETHER = 8  # parts of the tree of boxes, for threads to build
 MOST_NOISE = 1e6
 
@@ -176,7 +176,7 @@ class LocalCorrection(Persistent):
             added, explained = self.kriged(near, predicted[rows])
             return added, np.maximum(1.0 - explained, 0.0) + self.noise
 
-        parts = map_row_blocks(block, len(queries), BLOCK_ROWS, n_jobs)
+        parts = map_row_blocks(block, len(queries), NEIGHBOUR_ROWS, n_jobs)
         added = [part[0] for part in parts] or [np.empty((0, self.values.shape[1]))]
         return np.concatenate(added), np.concatenate([part[1] for part in parts] or [np.empty(0)])
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels import Kernel, Product
 from kernelsieve.models.local import (
-    BLOCK_ROWS,
+    NEIGHBOUR_ROWS,
     LocalCorrection,
     LocalMetric,
     Near,
@@ -366,7 +366,7 @@ class _Search:
         parts = map_row_blocks(
             lambda some: correction.neighbours(queries[some], left_out[some]),
             len(queries),
-            BLOCK_ROWS,
+            NEIGHBOUR_ROWS,
             self.n_jobs,
         )
         return Near.joined(parts)
@@ -386,5 +386,5 @@ def _kriged_by_blocks(
     def block(rows: slice) -> tuple[Array, Array]:
         return correction.kriged(near.of(rows), predicted[rows])
 
-    parts = map_row_blocks(block, len(near.places), BLOCK_ROWS, n_jobs)
+    parts = map_row_blocks(block, len(near.places), NEIGHBOUR_ROWS, n_jobs)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

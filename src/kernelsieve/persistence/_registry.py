@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from kernelsieve import features, kernels, models
 from kernelsieve._state import InvalidStateError, Sizes, shortened, wrong
 from kernelsieve.diagnostics import Estimate
-from kernelsieve.features.auto import Trial
+from kernelsieve.features.auto import MapTrial
 from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.base import Series
 from kernelsieve.kernels.product import Reference
@@ -116,7 +116,7 @@ for _class in (
     StructuredFrequencies,
     TableEncoder,
     TableModel,
-    Trial,
+    MapTrial,
     Reference,
     Warp,
     features.AdaptiveFeatures,

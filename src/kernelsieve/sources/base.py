@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from kernelsieve._files import replacing
 from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve._progress import track_rows
+
+if TYPE_CHECKING:
+    from kernelsieve.sources.summaries import Moments, TargetSummary
 
 BLOCK_ROWS = 4096  # rows in the block that one summary covers
 
@@ -112,6 +115,8 @@ class Source(ABC):
     sparse: bool
     names: list[str] | None = None
     target_shape: tuple[int, ...] | None
+    known_moments: Moments | None = None  # of the rows, kept once a pass has found them
+    known_targets: TargetSummary | None = None  # the same of the targets
 
     @property
     @abstractmethod
@@ -131,16 +136,6 @@ class Source(ABC):
     def size(self) -> int:
         """Number of rows times number of columns."""
         return self.shape[0] * self.shape[1]
-
-    @property
-    def rows_cache(self) -> dict[str, Any]:
-        """Summaries of the rows, kept for later use."""
-        return self.__dict__.setdefault("_rows_cache", {})
-
-    @property
-    def target_cache(self) -> dict[str, Any]:
-        """Summaries of the target, kept for later use."""
-        return self.__dict__.setdefault("_target_cache", {})
 
     @abstractmethod
     def parts(self, size: int) -> Iterator[Block]:

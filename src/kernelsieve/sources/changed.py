@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.sources.base import BLOCK_ROWS, Block, Source
+
+if TYPE_CHECKING:
+    from kernelsieve.sources.summaries import Moments
 
 
 class Changed(Source):
@@ -75,8 +78,12 @@ class Retargeted(Changed):
         return self.base.stored
 
     @property
-    def rows_cache(self) -> dict[str, Any]:
-        return self.base.rows_cache
+    def known_moments(self) -> Moments | None:
+        return self.base.known_moments
+
+    @known_moments.setter
+    def known_moments(self, moments: Moments | None) -> None:
+        self.base.known_moments = moments
 
     def parts(self, size: int) -> Iterator[Block]:
         return (self.change(block, block.rows) for block in self.base.parts(size))

@@ -204,18 +204,18 @@ class TargetSummary:
 
 
 @dataclass
-class _Summary:
+class _FirstPass:
     """Summaries of rows and targets, both from the first pass over a stream."""
 
     moments: Moments
     targets: TargetSummary | None
 
     @classmethod
-    def of_block(cls, block: Block) -> _Summary:
+    def of_block(cls, block: Block) -> _FirstPass:
         targets = None if block.y is None else _target_block(block)
         return cls(Moments.of_rows(block.X), targets)
 
-    def __iadd__(self, other: _Summary) -> _Summary:
+    def __iadd__(self, other: _FirstPass) -> _FirstPass:
         self.moments += other.moments
         if self.targets is not None and other.targets is not None:
             self.targets += other.targets
@@ -225,18 +225,19 @@ class _Summary:
 def moments(X: Any) -> Moments:
     """Return the moments of the rows of an array, or of a source, which keeps them."""
     source = as_source(X)
-    if "moments" not in source.rows_cache:
+    if source.known_moments is None:
         _summarise(source, with_targets=not isinstance(source, ArraySource))
-    return source.rows_cache["moments"]
+    assert source.known_moments is not None
+    return source.known_moments
 
 
 def target_summary(source: Source) -> TargetSummary | None:
     """Return the summary of the targets of a source, which keeps it; None without targets."""
     if source.target_shape is None:
         return None
-    if "targets" not in source.target_cache:
-        source.target_cache["targets"] = source.reduce(_target_block, TARGET_ROWS)
-    return source.target_cache["targets"]
+    if source.known_targets is None:
+        source.known_targets = source.reduce(_target_block, TARGET_ROWS)
+    return source.known_targets
 
 
 def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
@@ -271,12 +272,12 @@ def _target_block(block: Block) -> TargetSummary:
 def _summarise(source: Source, with_targets: bool) -> None:
     size = SPARSE_BLOCK_ROWS if source.sparse else BLOCK_ROWS
     if not with_targets:
-        source.rows_cache["moments"] = source.reduce(_moments_of_block, size)
+        source.known_moments = source.reduce(_moments_of_block, size)
         return
-    summary = source.reduce(_Summary.of_block, size)
-    source.rows_cache["moments"] = summary.moments
+    summary = source.reduce(_FirstPass.of_block, size)
+    source.known_moments = summary.moments
     if summary.targets is not None:
-        source.target_cache["targets"] = summary.targets
+        source.known_targets = summary.targets
 
 
 def _moments_of_block(block: Block) -> Moments:
