@@ -58,7 +58,7 @@ from kernelsieve.kernels import (
     Product,
     Warp,
 )
-from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.missing import Reference
 from kernelsieve.tables import TableNotice, encoder
 
 pytest.importorskip("onnx")

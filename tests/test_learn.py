@@ -25,6 +25,7 @@ from kernelsieve import (
 )
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
+from kernelsieve.kernels.families import family_codes
 from kernelsieve.kernels.learning.learner import (
     FEW_COLUMNS,
     LEARNABLE,
@@ -34,7 +35,6 @@ from kernelsieve.kernels.learning.learner import (
 )
 from kernelsieve.kernels.learning.likelihood import Objective
 from kernelsieve.kernels.learning.rates import _with_columns, start_rate
-from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.linalg.cholesky import inverse_of
 from kernelsieve.models import _learned

@@ -21,7 +21,7 @@ from kernelsieve.datasets import describe
 from kernelsieve.datasets.download import write_files
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
-from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.missing import Reference
 from kernelsieve.kernels.smooth import bump
 from kernelsieve.kernels.zonal import MOST_LAYERS
 from kernelsieve.linalg.cholesky import inverse_of, regularised_cholesky

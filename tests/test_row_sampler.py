@@ -19,7 +19,7 @@ from kernelsieve.kernels import (
     InversePolynomial,
     Polynomial,
 )
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.linalg.inverse_root import explicit_inverse_root_vectors, inverse_root_vectors
 from kernelsieve.paper import RowSampler, SamplerParameters, sample_size
 from kernelsieve.paper.partition import Partition, shortened

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures
-from kernelsieve.kernels.base import Radii
+from kernelsieve.kernels.series import Radii
 from kernelsieve.sources import (
     ArrowSource,
     BlockSource,

@@ -21,7 +21,7 @@ from kernelsieve.engine.draws import (
     inclusion_probabilities,
 )
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.adapted_basis import ColumnCells
 from kernelsieve.products.centred import CentredTables, centred_basis, heaviest_products
 from kernelsieve.products.local_basis import BLOCK_ROWS, LocalBasis, LocalTables

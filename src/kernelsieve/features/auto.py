@@ -20,7 +20,7 @@ from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
 from kernelsieve.kernels import Gaussian, Kernel, Product, SeriesKernel, resolve_kernel
-from kernelsieve.kernels.base import SeriesTooLongError
+from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.ridge_path import RidgePath

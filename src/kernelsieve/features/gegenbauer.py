@@ -20,7 +20,7 @@ from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.series import TRUNCATION, SeriesRows
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.kernels.zonal import SphericalKernel, gegenbauer, gegenbauer_coefficients
 from kernelsieve.sketches.srht import random_signs
 

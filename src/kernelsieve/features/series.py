@@ -26,7 +26,7 @@ from kernelsieve._validation import check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.degrees import DegreeColumns, Monomials, share_columns
 from kernelsieve.products.multisets import count_of_degree
 from kernelsieve.sources.summaries import squared_norms

@@ -17,7 +17,8 @@ from kernelsieve._native.subsets import add_subsets, centre, look_up
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import instance, list_of, number, whole
 from kernelsieve._validation import check_count, check_points
-from kernelsieve.kernels.base import Kernel, Tiles, empty_gram
+from kernelsieve.kernels.base import Kernel, Tiles
+from kernelsieve.kernels.gram import empty_gram
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.subsets import Subset, SubsetTree
 from kernelsieve.sources.summaries import Marginals

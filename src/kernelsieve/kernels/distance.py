@@ -16,15 +16,8 @@ from kernelsieve._native.product_gram import GAUSSIAN, LAPLACIAN
 from kernelsieve._parallel import map_row_blocks, row_blocks
 from kernelsieve._state import number, positive
 from kernelsieve._validation import check_points, check_positive
-from kernelsieve.kernels.base import (
-    TILE_ROWS,
-    Kernel,
-    SeriesKernel,
-    Tiles,
-    empty_gram,
-    fill_gram,
-    sparse_products,
-)
+from kernelsieve.kernels.base import Kernel, SeriesKernel, Tiles
+from kernelsieve.kernels.gram import TILE_ROWS, empty_gram, fill_gram, sparse_products
 from kernelsieve.kernels.tiles import scaled_tiles
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import column_means, squared_norms

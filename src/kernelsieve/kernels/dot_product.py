@@ -13,7 +13,8 @@ from scipy.special import gammainc, gammaln, logsumexp
 
 from kernelsieve._state import list_of, number, positive, whole
 from kernelsieve._validation import check_count, check_points, check_positive
-from kernelsieve.kernels.base import SeriesKernel, fill_gram
+from kernelsieve.kernels.base import SeriesKernel
+from kernelsieve.kernels.gram import fill_gram
 from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_POWER = 1000  # in model files: the power is as many products

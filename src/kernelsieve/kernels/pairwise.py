@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_non_negative
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import LARGEST, choice, instance, wrong
 from kernelsieve._validation import check_points
-from kernelsieve.kernels.base import TILE_ROWS, Kernel, empty_gram
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.gram import TILE_ROWS, empty_gram
 
 DIAGONAL_ROWS = 16
 INDEFINITE = {

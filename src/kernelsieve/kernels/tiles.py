@@ -16,19 +16,13 @@ from kernelsieve._native.product_gram import (
     multiply_materns,
 )
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, empty_gram
+from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, empty_gram
 
-FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
 # Matern's polynomials are at most the inverse of their exponentials, so that neither overflows
 # float32 above this exponent. With so many columns at a time what lies below is less than 1e-16.
 POLYNOMIAL_COLUMNS = 32
 LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
-
-
-def family_codes(families: Iterable[str]) -> NDArray[np.int64]:
-    """What compiled code knows the families by."""
-    return np.array([FAMILIES.index(family) for family in families], dtype=np.int64)
 
 
 class PointTiles:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW
 from kernelsieve._state import Persistent, choice, list_of, number, positive
 from kernelsieve._validation import check_choice
 
+CODES = {"identity": IDENTITY, "log": LOG, "knots": KNOTS}  # what compiled code knows them by
 KINDS = ("identity", "log", "knots")
 FITTED = ("identity", "log", "rank")
 MOST_KNOTS = 129
@@ -142,3 +145,26 @@ def quantile_knots(column: NDArray[np.float64]) -> tuple[tuple[float, ...], tupl
         distinct, ranks = distinct[chosen], ranks[chosen]
     values = (ranks - 0.5) * math.sqrt(12.0)
     return tuple(distinct.tolist()), tuple(values.tolist())
+
+
+def compiled_warps(
+    warps: Sequence[Warp] | None, families: Sequence[str], rates: NDArray[np.float64]
+) -> tuple[NDArray[Any], ...]:
+    """The warps and rates of all columns as compiled code reads them.
+
+    Categorical columns are read as they are. ``warps`` is None for columns without any.
+    """
+    warps = [Warp()] * len(families) if warps is None else warps
+    kinds = [
+        RAW if family == "categorical" else CODES[warp.kind]
+        for family, warp in zip(families, warps, strict=True)
+    ]
+    settings = [(w.center, w.scale, w.slope, r) for w, r in zip(warps, rates, strict=True)]
+    sizes = [len(warp.knots) for warp in warps]
+    return (
+        np.array(kinds, dtype=np.int64),
+        np.array(settings, dtype=np.float64),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array([knot for warp in warps for knot in warp.knots], dtype=np.float64),
+        np.array([value for warp in warps for value in warp.values], dtype=np.float64),
+    )

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._state import list_of, number, whole
 from kernelsieve._validation import check_count, check_points
-from kernelsieve.kernels.base import MAX_DEGREE, Kernel, Series, SeriesKernel, fill_gram
+from kernelsieve.kernels.base import Kernel, SeriesKernel
+from kernelsieve.kernels.gram import fill_gram
+from kernelsieve.kernels.series import MAX_DEGREE, Series
 from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import squared_norms
 

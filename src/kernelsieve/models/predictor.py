@@ -16,7 +16,8 @@ from scipy.special import softmax
 
 from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
 from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
-from kernelsieve.kernels.tiles import family_codes, product_gram
+from kernelsieve.kernels.families import family_codes
+from kernelsieve.kernels.tiles import product_gram
 from kernelsieve.models._base import both_classes
 from kernelsieve.models.local import LocalCorrection
 

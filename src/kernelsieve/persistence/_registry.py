@@ -9,8 +9,8 @@ from kernelsieve._state import InvalidStateError, Sizes, shortened, wrong
 from kernelsieve.diagnostics import Estimate
 from kernelsieve.features.auto import MapTrial
 from kernelsieve.features.frequencies import StructuredFrequencies
-from kernelsieve.kernels.base import Series
-from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.missing import Reference
+from kernelsieve.kernels.series import Series
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior

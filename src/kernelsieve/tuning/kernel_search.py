@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels import Anova, Product
+from kernelsieve.kernels.families import log_distances
 from kernelsieve.kernels.learning.learner import (
     LEARNABLE,
     SCREENED_ROWS,
@@ -29,7 +30,6 @@ from kernelsieve.kernels.learning.learner import (
 )
 from kernelsieve.kernels.learning.rates import Fit
 from kernelsieve.kernels.matrix import product_work
-from kernelsieve.kernels.product import log_distances
 from kernelsieve.sources.base import Source
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.learn_options import LearnOptions
