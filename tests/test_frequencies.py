@@ -18,7 +18,6 @@ from kernelsieve.features.frequencies import (
     StructuredFrequencies,
     modified_frequencies,
     orthogonal_frequencies,
-    plain_frequencies,
     structured_frequencies,
 )
 from kernelsieve.kernels import Gaussian, Laplacian, Matern
@@ -40,7 +39,7 @@ def drawn(kind: str, kernel: Any, d: int, count: int, seed: int = 0) -> Array:
     rng = np.random.default_rng(seed)
     if kind == "structured":
         return explicit(structured_frequencies(kernel, d, count, rng))
-    draw = {"plain": plain_frequencies, "orthogonal": orthogonal_frequencies}[kind]
+    draw = {"plain": type(kernel).frequencies, "orthogonal": orthogonal_frequencies}[kind]
     return draw(kernel, d, count, rng)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
-from kernelsieve.kernels import Gaussian, Kernel, Product, SeriesKernel, resolve_kernel
+from kernelsieve.kernels import Kernel, Product, SeriesKernel, resolve_kernel
 from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
@@ -324,7 +325,7 @@ class AutoFeatures(FeatureMap):
             return ["Nystrom"], f"all {X.shape[0]} rows as landmarks are exact"
         if X.sparse:
             return ["row norm", "adaptive"], ""
-        frequencies = isinstance(self.kernel_, Gaussian | Product)
+        frequencies = self.kernel_.has_frequencies
         return [name for name in MAPS if frequencies or name != "Fourier"], ""
 
     def _build(self, name: str, size: int, alpha: float, seed: int) -> FeatureMap:
@@ -396,6 +397,9 @@ class AutoFeatures(FeatureMap):
 
     def raw_block(self, X: Any) -> Any:
         return self.map_.raw_block(X)
+
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        return self.map_.times(weights)
 
     @property
     def mixing(self) -> NDArray[Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,14 +17,8 @@ from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
 from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
 from kernelsieve.kernels import (
-    Anova,
-    Gaussian,
     Kernel,
-    Laplacian,
-    Matern,
     Product,
-    SeriesKernel,
-    SmoothLaplacian,
     learn,
     resolve_kernel,
 )
@@ -35,7 +30,6 @@ from kernelsieve.sources.views import Mapped
 OUTPUT_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
-BOUNDED = (Gaussian, Laplacian, SmoothLaplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
     "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
     "kernelsieve.sources, which goes block by block"
@@ -69,7 +63,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _complete(self) -> None:
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
-        if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
+        if self.kernel_.n_columns not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
     @property
@@ -79,7 +73,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         Of a kernel of main effects and pairs, the share in its variances.
         """
         check_is_fitted(self)
-        if not isinstance(self.kernel_, Product | Anova):
+        if not self.kernel_.has_rates:
             raise AttributeError(
                 f"relevances need a rate for each column, which {self.kernel_!r} does not have: "
                 "use a Product, or kernel='learned'"
@@ -89,8 +83,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def check_stored_rows(self, rows: Any, where: str) -> None:
         """Refuse rows of a model file with missing values that the kernel cannot compare."""
-        known = getattr(self.kernel_, "references", None) is not None
-        if not known and not sp.issparse(rows) and np.isnan(rows).any():
+        if not self.kernel_.compares_missing and not sp.issparse(rows) and np.isnan(rows).any():
             wrong(where, "has missing values, which the kernel does not compare")
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -111,7 +104,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         self._check_n_components()
         thread_count(self.n_jobs)
         self.kernel_ = self._with_references(self._resolve_kernel(rows), rows)
-        self._check_scale(rows.dtype)
+        self.kernel_.check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
         return self
 
@@ -208,7 +201,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
         """``_fill``, with an error for rows on which the kernel overflows."""
-        if not isinstance(self.kernel_, BOUNDED):  # those are defined everywhere
+        if not self.kernel_.bounded:  # those are defined everywhere
             self.kernel_.check_domain(X)
         with np.errstate(over="ignore", invalid="ignore"):
             self._fill(self._spelled_out(X), out)
@@ -216,12 +209,11 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _spelled_out(self, X: Any) -> Any:
         """The block, dense if the kernel has warps or categories."""
-        if sp.issparse(X) and isinstance(self.kernel_, Product):
-            return X.toarray() if self.kernel_.needs_dense_rows(X.shape[1]) else X
-        return X
+        dense = sp.issparse(X) and self.kernel_.needs_dense_rows(X.shape[1])
+        return X.toarray() if dense else X
 
     def _check_finite(self, values: NDArray[Any], X: Any) -> None:
-        if isinstance(self.kernel_, BOUNDED):  # no row is too long for these
+        if self.kernel_.bounded:  # no row is too long for these
             return
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(values.sum()) or np.isfinite(values).all():
@@ -245,6 +237,21 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         """
         return self.transform_block(X)
 
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Prepare features times weights for few rows at a time, as quickly as possible.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_components, m)
+
+        Returns
+        -------
+        callable
+            Takes valid rows of shape (n, d) in float64 and returns an array of shape (n, m).
+        """
+        self.transform_block(np.zeros((1, self.n_features_in_)))  # prepares and compiles
+        return lambda rows: self.transform_block(rows) @ weights
+
     @property
     def mixing(self) -> NDArray[Any] | None:
         """T with features = raw block times T; None for the maps without such a matrix."""
@@ -256,16 +263,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def _check_n_components(self) -> None:
         if not (self.sizes_itself and self.n_components == "auto"):
             check_count(self.n_components, "n_components", "it is the number of features to make")
-
-    def _check_scale(self, dtype: Any) -> None:
-        """Refuse a kernel whose factor of the rows is out of range for their float type."""
-        if isinstance(self.kernel_, SeriesKernel):
-            scale, limits = self.kernel_.scale, np.finfo(dtype)
-            if not float(limits.tiny) <= scale <= float(limits.max):
-                raise ValueError(
-                    f"{self.kernel_!r} multiplies rows by {scale:.3g}, which {np.dtype(dtype)} "
-                    "cannot hold: scale X, or pass it in float64"
-                )
 
     def _resolve_kernel(self, X: Source) -> Kernel:
         if isinstance(self.kernel, str) and self.kernel == LEARNED:

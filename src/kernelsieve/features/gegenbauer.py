@@ -101,7 +101,7 @@ class GegenbauerFeatures(FeatureMap):
     def _complete(self) -> None:
         super()._complete()
         series, d = self.series_, self.n_features_in_
-        if (series is None) != isinstance(self.kernel_, SphericalKernel):
+        if (series is None) != self.kernel_.spherical:
             wrong("series_", "is there for a kernel of the angle, or missing for another one")
         if series is not None and series.center is not None and len(series.center) != d:
             wrong("series_", f"is centred in {len(series.center)} columns instead of {d}")
@@ -142,7 +142,7 @@ class GegenbauerFeatures(FeatureMap):
         check_positive(self.eps, "eps", "it is the spectral error to aim at")
         self.series_ = None
         self.kernel_.diag(X)  # says so if it overflows X's float type
-        if not isinstance(self.kernel_, SphericalKernel):
+        if not self.kernel_.spherical:
             if not isinstance(self.kernel_, SeriesKernel):
                 raise ValueError(
                     f"kernel={self.kernel_!r} is neither a function of the angle nor a Taylor "

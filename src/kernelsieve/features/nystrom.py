@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -237,6 +238,13 @@ class NystromFeatures(FeatureMap):
 
     def raw_block(self, X: Any) -> NDArray[Any]:
         return self.kernel_.between(self._spelled_out(X), self.landmarks_, n_jobs=1)
+
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        weights = self.whitening_.astype(np.float64) @ weights
+        if not isinstance(self.landmarks_, np.ndarray):
+            return lambda rows: self.kernel_.between(rows, self.landmarks_, 1) @ weights
+        kernel = self.kernel_.against(self.landmarks_.astype(np.float64))
+        return lambda rows: kernel(rows) @ weights
 
     @property
     def mixing(self) -> NDArray[Any] | None:

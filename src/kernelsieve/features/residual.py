@@ -20,13 +20,8 @@ from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.oblivious import ObliviousFeatures
 from kernelsieve.kernels import (
     ArcCosine,
-    Gaussian,
     Kernel,
-    Laplacian,
-    Matern,
     NeuralTangent,
-    Product,
-    SeriesKernel,
     SmoothLaplacian,
 )
 from kernelsieve.sketches import SRHT
@@ -234,15 +229,15 @@ def random_map(
     kernel: Kernel, size: int, alpha: float | None, options: dict[str, Any]
 ) -> FeatureMap:
     """The unbiased random features of a kernel."""
-    if isinstance(kernel, Gaussian | Matern):
+    if kernel.radial and kernel.has_frequencies:
         return FourierFeatures(size, kernel=kernel, frequencies="orthogonal", **options)
-    if isinstance(kernel, Laplacian | Product):
+    if kernel.has_frequencies:
         return FourierFeatures(size, kernel=kernel, **options)
     if isinstance(kernel, SmoothLaplacian):
         return BinningFeatures(size, kernel=kernel, **options)
     if isinstance(kernel, ArcCosine | NeuralTangent):
         return NetworkFeatures(size, kernel=kernel, **options)
-    if isinstance(kernel, SeriesKernel):
+    if kernel.has_series:
         return ObliviousFeatures(size, kernel=kernel, alpha=alpha, **options)
     raise ValueError(
         f"kernel={kernel!r} has no unbiased random features for what landmarks leave: use "

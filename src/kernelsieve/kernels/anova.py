@@ -17,10 +17,11 @@ from kernelsieve._native.subsets import add_subsets, centre, look_up
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import instance, list_of, number, whole
 from kernelsieve._validation import check_count, check_points
-from kernelsieve.kernels.base import Kernel, Tiles
+from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.gram import empty_gram
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.subsets import Subset, SubsetTree
+from kernelsieve.kernels.tiles import Tiles
 from kernelsieve.sources.summaries import Marginals
 
 Array = NDArray[np.float64]
@@ -75,6 +76,7 @@ class Anova(Kernel):
     marginals: Marginals
 
     allows_missing: ClassVar[bool] = True
+    has_rates: ClassVar[bool] = True
     _state_fields: ClassVar = {
         "base": instance(Product),
         "subsets": list_of(list_of(whole(), tuple), tuple),
@@ -239,9 +241,8 @@ class Anova(Kernel):
         add_subsets(factors, self.tree.depths, self.tree.columns, self._weights, out)
         return out[0].astype(X.dtype)
 
-    def against(self, Y: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
-        """k(x, y) as a function of few rows x, with what depends on the rows Y computed once."""
-        Y = self._check_rows(Y).astype(np.float64)
+    def against(self, points: NDArray[Any]) -> Callable[[NDArray[Any]], Array]:
+        Y = self._check_rows(points).astype(np.float64)
         right = [factor.means(Y[:, [i]]) for i, factor in self.factors.items()]
 
         def values(X: NDArray[Any]) -> Array:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,40 +12,129 @@ from numpy.typing import NDArray
 from kernelsieve._state import Persistent
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.kernels.series import MAX_DEGREE, Radii, Series, truncation_degree
+from kernelsieve.kernels.tiles import GramTiles, Tiles
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import squared_norms
 
-
-class Tiles(Protocol):
-    """Tiles of the kernel matrix of X and Y."""
-
-    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
-        """Write k(X[rows], Y[columns]) into a contiguous array."""
-
-    def take(self, columns: NDArray[np.int64]) -> Tiles:
-        """The tiles of X and some rows of Y; X is shared."""
-
-
-@dataclass(frozen=True)
-class GramTiles:
-    """Tiles of any kernel, each from the Gram matrix of its rows."""
-
-    kernel: Kernel
-    X: Any
-    Y: Any
-
-    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
-        out[...] = self.kernel.between(self.X[rows], self.Y[columns], 1)
-
-    def take(self, columns: NDArray[np.int64]) -> GramTiles:
-        return GramTiles(self.kernel, self.X, self.Y[columns])
+if TYPE_CHECKING:
+    from kernelsieve.kernels.product import Product
 
 
 class Kernel(Persistent, ABC):
     """A positive definite function of two points; calling it returns the exact Gram matrix."""
 
+    # What it can do: maps, models and solvers ask for this, never for the class of a kernel.
     allows_missing: ClassVar[bool] = False  # whether rows may hold NaN
+    bounded: ClassVar[bool] = False  # whether k(x, x) = 1 for every row, however long
+    radial: ClassVar[bool] = False  # whether it is a function of |x - y|
+    spherical: ClassVar[bool] = False  # whether it is one of the angle, and of the rows' lengths
+    has_rates: ClassVar[bool] = False  # whether it knows how much each column counts
+    has_series: ClassVar[bool] = False  # whether ``series_of`` can truncate a Taylor series
+    has_frequencies: ClassVar[bool] = False  # whether it has Fourier features
+
+    @property
+    def n_columns(self) -> int | None:
+        """The number of columns; None if the kernel takes any number of them."""
+        return None
+
+    @property
+    def compares_missing(self) -> bool:
+        """Whether it holds what missing values are compared by."""
+        return False
+
+    def product_factors(self) -> Product | None:
+        """This kernel as a product of one-dimensional kernels.
+
+        Returns
+        -------
+        Product or None
+            None if it is not a product over columns.
+        """
+        return None
+
+    def frequencies(
+        self, n_columns: int, count: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Draw independent w for which the mean of cos(w . (x - y)) is the kernel.
+
+        Those of a `Product` are for its scaled points.
+
+        Parameters
+        ----------
+        n_columns, count : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (n_columns, count)
+        """
+        raise TypeError(f"{self!r} has no Fourier features: use NystromFeatures")
+
+    def frequency_scales(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw what turns normal vectors into frequencies of a kernel of |x - y|.
+
+        Parameters
+        ----------
+        count : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (count,)
+        """
+        raise TypeError(f"{self!r} is not a kernel of |x - y|: use frequencies='plain'")
+
+    def relevances(self) -> NDArray[np.float64]:
+        """The share of each column, for kernels with ``has_rates``.
+
+        Returns
+        -------
+        ndarray of shape (d,), or (1,) for a kernel with one rate
+        """
+        raise TypeError(f"{self!r} does not have a rate for each column: use a Product")
+
+    def active(self, n_columns: int) -> NDArray[np.int64]:
+        """Find the columns that have a rate above 0, and so scaled coordinates.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the rows.
+
+        Returns
+        -------
+        ndarray of int
+            None of them for kernels without rates.
+        """
+        return np.empty(0, dtype=np.int64)
+
+    def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Scaled coordinates of some of the ``active`` columns.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        columns : ndarray of int of shape (k,)
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        raise TypeError(f"{self!r} has no scaled columns: use a Product")
+
+    def needs_dense_rows(self, n_columns: int) -> bool:
+        """Whether the zeros of sparse rows have to be spelled out.
+
+        Parameters
+        ----------
+        n_columns : int
+
+        Returns
+        -------
+        bool
+        """
+        return False
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Compute the exact Gram matrix k(x, y) for the rows of X and Y.
@@ -105,6 +194,21 @@ class Kernel(Persistent, ABC):
         same, X = Y is X, X.astype(dtype, copy=False)
         return GramTiles(self, X, X if same else Y.astype(dtype, copy=False))
 
+    def against(self, points: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Prepare k(x, y) for few rows x at a time, as quickly as possible.
+
+        Parameters
+        ----------
+        points : ndarray of shape (m, d) in float64
+            The rows y: what depends on them alone is computed once.
+
+        Returns
+        -------
+        callable
+            Takes rows of shape (n, d) in float64 and returns the kernel, of shape (n, m).
+        """
+        return lambda rows: self.between(rows, points, 1)
+
     @abstractmethod
     def _gram(self, X: Any, Y: Any, symmetric: bool, n_jobs: int | None) -> NDArray[Any]: ...
 
@@ -135,6 +239,14 @@ class Kernel(Persistent, ABC):
             Number of the first row, for the error message.
         """
 
+    def check_scale(self, dtype: Any) -> None:
+        """Refuse a factor of the rows that is out of range for their float type.
+
+        Parameters
+        ----------
+        dtype : float32 or float64
+        """
+
     def series(
         self, X: Any, tol: float = 1e-6, *, center: Any = "auto", max_degree: int = MAX_DEGREE
     ) -> Series:
@@ -162,10 +274,20 @@ class Kernel(Persistent, ABC):
 class SeriesKernel(Kernel):
     """A kernel with a weighted Taylor series of non-negative coefficients."""
 
+    has_series: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def scale(self) -> float:
         """What rows are multiplied by: x' = scale * (x - center)."""
+
+    def check_scale(self, dtype: Any) -> None:
+        limits = np.finfo(dtype)
+        if not float(limits.tiny) <= self.scale <= float(limits.max):
+            raise ValueError(
+                f"{self!r} multiplies rows by {self.scale:.3g}, which {np.dtype(dtype)} "
+                "cannot hold: scale X, or pass it in float64"
+            )
 
     @property
     def _damped(self) -> bool:

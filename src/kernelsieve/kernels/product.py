@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,13 +15,13 @@ from kernelsieve._native.product_gram import GAUSSIAN
 from kernelsieve._native.warps import warp_columns
 from kernelsieve._state import choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
-from kernelsieve.kernels.base import Kernel, Tiles
-from kernelsieve.kernels.distance import distances, manhattan
-from kernelsieve.kernels.families import FAMILIES, family_codes, log_distances
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.distance_gram import distances, gaussian_against, manhattan
+from kernelsieve.kernels.families import FAMILIES, family_codes, family_frequencies, log_distances
 from kernelsieve.kernels.gram import empty_gram
 from kernelsieve.kernels.missing import MOST_LEVELS, MOST_VALUES, Reference, multiply_missing
 from kernelsieve.kernels.per_column import as_strings, checked_rates, one_or_each
-from kernelsieve.kernels.tiles import PointTiles, product_gram
+from kernelsieve.kernels.tiles import PointTiles, Tiles, product_gram
 from kernelsieve.kernels.warps import Warp, compiled_warps
 from kernelsieve.kernels.words import product_text
 
@@ -71,6 +71,9 @@ class Product(Kernel):
     references: Any = None
 
     allows_missing: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
+    has_rates: ClassVar[bool] = True
+    has_frequencies: ClassVar[bool] = True
     _state_fields: ClassVar = {
         "rates": one_or_each(number(0.0, 1e150)),
         "families": one_or_each(choice(*FAMILIES)),
@@ -169,6 +172,15 @@ class Product(Kernel):
         total = float(effects.sum())
         return effects / total if total > 0 else effects
 
+    def product_factors(self) -> Product:
+        return self
+
+    def frequencies(
+        self, n_columns: int, count: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        families, rates = self.families_for(n_columns), self.rates_for(n_columns)
+        return family_frequencies(families, rates, count, rng)
+
     def scaled(self, factor: float) -> Product:
         """The same kernel with all rates multiplied by a factor.
 
@@ -208,17 +220,6 @@ class Product(Kernel):
     # --- points ----------------------------------------------------------------------------------
 
     def active(self, n_columns: int) -> NDArray[np.int64]:
-        """Find the columns with a rate above 0.
-
-        Parameters
-        ----------
-        n_columns : int
-            Number of columns of the rows.
-
-        Returns
-        -------
-        ndarray of int
-        """
         return np.flatnonzero(self.rates_for(n_columns) > 0)
 
     def points(self, X: Any) -> Any:
@@ -247,17 +248,6 @@ class Product(Kernel):
         return points
 
     def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Scaled coordinates of some columns, each with a rate above 0.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-        columns : ndarray of int of shape (k,)
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-        """
         width = X.shape[1]
         if width not in self._tables:  # made once: a server predicts one row at a time
             families, rates = self.families_for(width), self.rates_for(width)
@@ -307,6 +297,19 @@ class Product(Kernel):
             np.fill_diagonal(gram, 1.0)
         return gram
 
+    def against(self, points: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        if self.references is not None:
+            return super().against(points)
+        d = points.shape[1]
+        active = self.active(d)
+        right, codes = self.columns(points, active), family_codes(self.families_for(d))[active]
+        rates = self.rates_for(d)[active]
+        if len(active) and (codes == GAUSSIAN).all():
+            return gaussian_against(lambda rows: self.columns(rows, active), right)
+        return lambda rows: product_gram(
+            self.columns(rows, active), right, codes, rates, np.float64, 1
+        )
+
     def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
         if sp.issparse(X) or sp.issparse(Y):
             return super().tiles(X, Y, dtype)
@@ -320,6 +323,10 @@ class Product(Kernel):
         return PointTiles(left, right, codes, self.rates_for(d)[columns], dtype)
 
     # --- missing values --------------------------------------------------------------------------
+
+    @property
+    def compares_missing(self) -> bool:
+        return self.references is not None
 
     def with_references(self, X: NDArray[Any]) -> Product:
         """The same kernel, with the columns of X to compare missing values by.
@@ -359,16 +366,6 @@ class Product(Kernel):
         return {families[column] for column in self.active(n_columns)}
 
     def needs_dense_rows(self, n_columns: int) -> bool:
-        """Whether zeros have to be spelled out: for warps, and for categories.
-
-        Parameters
-        ----------
-        n_columns : int
-
-        Returns
-        -------
-        bool
-        """
         return self.warps is not None or "categorical" in self._active_families(n_columns)
 
     def _check_sparse(self, X: Any) -> None:

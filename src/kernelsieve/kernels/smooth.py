@@ -45,6 +45,7 @@ class SmoothLaplacian(Kernel):
     gamma: float = 1.0
     pieces: int = 2
 
+    bounded: ClassVar[bool] = True
     _state_fields: ClassVar = {"gamma": positive, "pieces": whole(1, MOST_PIECES)}
 
     def __post_init__(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,39 @@ from kernelsieve._native.product_gram import (
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, empty_gram
 
+if TYPE_CHECKING:
+    from kernelsieve.kernels.base import Kernel
+
 # Matern's polynomials are at most the inverse of their exponentials, so that neither overflows
 # float32 above this exponent. With so many columns at a time what lies below is less than 1e-16.
 POLYNOMIAL_COLUMNS = 32
 LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
+
+
+class Tiles(Protocol):
+    """Tiles of the kernel matrix of X and Y."""
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        """Write k(X[rows], Y[columns]) into a contiguous array."""
+
+    def take(self, columns: NDArray[np.int64]) -> Tiles:
+        """The tiles of X and some rows of Y; X is shared."""
+
+
+@dataclass(frozen=True)
+class GramTiles:
+    """Tiles of any kernel, each from the Gram matrix of its rows."""
+
+    kernel: Kernel
+    X: Any
+    Y: Any
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        out[...] = self.kernel.between(self.X[rows], self.Y[columns], 1)
+
+    def take(self, columns: NDArray[np.int64]) -> GramTiles:
+        return GramTiles(self.kernel, self.X, self.Y[columns])
 
 
 class PointTiles:

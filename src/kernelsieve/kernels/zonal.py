@@ -41,6 +41,8 @@ QUADRATURE = 512  # nodes on the half circle, for functions with a kink at its e
 class SphericalKernel(Kernel):
     """A power of the lengths of two rows times a function of the cosine of their angle."""
 
+    spherical: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def length_power(self) -> float:

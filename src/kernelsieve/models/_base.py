@@ -19,7 +19,7 @@ from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
-from kernelsieve.kernels import Anova, Kernel, Product
+from kernelsieve.kernels import Kernel
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.changed import recoded
 from kernelsieve.sources.given import as_source, check_source, given_source
@@ -200,7 +200,7 @@ def checked_order(max_order: Any, learned: bool, rows: Source) -> int | None:
 
 def has_rates(kernel: Any) -> bool:
     """Whether a kernel has a rate for each column."""
-    return isinstance(kernel, Product | Anova) or is_learned(kernel)
+    return is_learned(kernel) or (isinstance(kernel, Kernel) and kernel.has_rates)
 
 
 def learns_kernel(features: FeatureMap | None) -> bool:

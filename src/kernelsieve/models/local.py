@@ -31,7 +31,7 @@ from kernelsieve._state import (
     whole,
     wrong,
 )
-from kernelsieve.kernels import Kernel, Product
+from kernelsieve.kernels import Kernel
 
 BOX_POINTS = 128  # at most, that are searched together
 NEIGHBOUR_ROWS = 256  # whose neighbours a thread looks for at a time
@@ -94,7 +94,6 @@ def values_of(kernel: Kernel, X: NDArray[Any], columns: Rows, warped: bool) -> A
     """A new array of the columns, or of the scaled coordinates of the product kernel."""
     if not warped:
         return X[:, columns].astype(np.float64)
-    assert isinstance(kernel, Product)
     return kernel.columns(X, columns)
 
 
@@ -158,9 +157,7 @@ class LocalCorrection(Persistent):
         columns = self.metric.columns
         if (columns >= n_columns).any():
             wrong("local_.metric", f"has a column {columns.max()} of {n_columns}")
-        if self.metric.warped and not (
-            isinstance(kernel, Product) and np.isin(columns, kernel.active(n_columns)).all()
-        ):
+        if self.metric.warped and not np.isin(columns, kernel.active(n_columns)).all():
             wrong("local_.metric", "needs a product kernel in which its columns count")
 
     def at(

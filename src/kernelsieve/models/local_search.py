@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels import Kernel, Product
+from kernelsieve.kernels import Kernel
 from kernelsieve.models.local import (
     NEIGHBOUR_ROWS,
     LocalCorrection,
@@ -50,8 +50,8 @@ def metrics(kernel: Kernel, X: NDArray[Any], n_jobs: int | None) -> Iterator[Loc
     Learned rates know which columns matter, but only for what could be seen on few rows.
     """
     d = X.shape[1]
-    if isinstance(kernel, Product) and len(kernel.active(d)):
-        active = kernel.active(d)
+    active = kernel.active(d)
+    if len(active):
         yield _metric(active, *_moments(kernel, X, active, True, n_jobs), True, False)
     every = np.arange(d)
     moments = _moments(kernel, X, every, False, n_jobs)
