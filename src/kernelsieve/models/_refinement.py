@@ -16,21 +16,20 @@ from kernelsieve._progress import converging
 from kernelsieve._random import keyed_rows, stream
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.features.blocks import KEPT_BYTES, FeatureBlocks
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
 from kernelsieve.linalg.block_descent import StepLimits, block_size
 from kernelsieve.linalg.iterative_ridge import (
-    KEPT_BYTES,
-    FeatureBlocks,
     landmark_guess,
     solve_exact,
     solve_exact_at_once,
     solve_exact_by_blocks,
-    targets_of,
 )
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
 from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.blocks import targets_of
 
 LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners

@@ -47,9 +47,10 @@ from kernelsieve._validation import (
 )
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
+from kernelsieve.features.blocks import FeatureBlocks
 from kernelsieve.kernels import Kernel, Product
 from kernelsieve.kernels.matrix import KernelMatrix
-from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
+from kernelsieve.linalg.iterative_ridge import solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
     NormalEquations,
     RidgeSolution,

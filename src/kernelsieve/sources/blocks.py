@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from kernelsieve.sources.base import Block
+from kernelsieve.sources.base import Block, Source
 
 
 def joined(blocks: list[Block]) -> Block:
@@ -41,3 +42,17 @@ def aligned(blocks: Iterable[Block], size: int) -> Iterator[Block]:
             room -= len(block) - place
     if waiting:
         yield joined(waiting)
+
+
+def targets_of(rows: Source) -> Block:
+    """The targets and weights of all rows; the block has no columns if rows are not in memory."""
+    if rows.resident:
+        return rows.take(np.arange(rows.shape[0]))
+    parts = list(rows.map(_targets_of_block))
+    y = np.concatenate([part[0] for part in parts])
+    weights = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
+    return Block(np.empty((len(y), 0)), y, weights)
+
+
+def _targets_of_block(block: Block) -> tuple[Any, Any]:
+    return block.y, block.weights
