@@ -10,8 +10,8 @@ How things are counted:
 - A file is on the walk of a call if one of its Python functions runs during it, imports apart.
 - A private attribute of another room is ``thing._name``, where ``thing`` is neither ``self`` nor
   ``cls``, no file of the own room defines ``_name``, and another room does.
-- A type switch is a question whether something is a certain kernel or feature map (``isinstance``,
-  ``match``, ``type(x) is``), outside ``kernels/`` and ``features/``.
+- A type switch is a question which kernel or feature map something is (``isinstance``, ``match``,
+  ``type(x) is``), outside ``kernels/`` and ``features/``. Whether it is one at all is none.
 - A numeric constant is a module's name for an expression of numbers alone, or for a tuple of them.
 - ``Any`` in a public signature is an annotation of a parameter or result of a public function that
   says ``Any`` other than as the numbers' type in ``NDArray[Any]``.
@@ -241,7 +241,7 @@ def type_switches(known: dict[str, Module]) -> list[str]:
         found += [
             f"{module.place}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"
             for node, asked in questions(module.tree)
-            if asked & named
+            if (asked & named) - set(ROOTS)
         ]
     return found
 

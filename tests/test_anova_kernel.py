@@ -17,7 +17,7 @@ from sklearn.base import clone
 from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, NystromFeatures, explain
 from kernelsieve._native.subsets import add_subsets
 from kernelsieve.kernels import Anova, Product, Warp, learn
-from kernelsieve.kernels.anova import CentredTiles, LookedUpTiles
+from kernelsieve.kernels.anova_tiles import CentredTiles, LookedUpTiles
 from kernelsieve.kernels.learning.components import VarianceComponents
 from kernelsieve.kernels.learning.learner import Learner
 from kernelsieve.kernels.learning.parts import MOST_SUBSETS, learn_parts, subsets_to_try
@@ -25,7 +25,7 @@ from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.kernels.subsets import SubsetTree
 from kernelsieve.sources import BlockSource
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tuning.ridge_errors import LeftOut, SetApart
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]

@@ -36,7 +36,7 @@ from kernelsieve.explanation.page import page
 from kernelsieve.kernels import Anova, Laplacian, Matern, Product
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.sources import BlockSource
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 
 
 def rows(n: int = 200, d: int = 4, levels: int = 3, seed: int = 0) -> Any:

@@ -30,7 +30,7 @@ from kernelsieve.products.multisets import LARGEST_ORDER, Multisets
 from kernelsieve.products.product_features import Frame
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.columns import MOST_LEVELS, Levels, Scaled
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]

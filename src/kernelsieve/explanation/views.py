@@ -14,7 +14,7 @@ from kernelsieve.explanation.sums import Input
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.models.target_transform import target_label
 from kernelsieve.sources.given import given_source
-from kernelsieve.sources.summaries import Marginals, sampled_rows
+from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.tables import TableModel, as_table
 from kernelsieve.tables.columns import Levels
 

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._native.product_gram import GAUSSIAN
-from kernelsieve._native.warps import warp_columns
 from kernelsieve._state import choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
 from kernelsieve.kernels.base import Kernel
@@ -22,7 +21,7 @@ from kernelsieve.kernels.gram import empty_gram
 from kernelsieve.kernels.missing import MOST_LEVELS, MOST_VALUES, Reference, multiply_missing
 from kernelsieve.kernels.per_column import as_strings, checked_rates, one_or_each
 from kernelsieve.kernels.tiles import PointTiles, Tiles, product_gram
-from kernelsieve.kernels.warps import Warp, compiled_warps
+from kernelsieve.kernels.warps import CompiledWarps, Warp
 from kernelsieve.kernels.words import product_text
 
 
@@ -249,16 +248,13 @@ class Product(Kernel):
 
     def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         width = X.shape[1]
-        if width not in self._tables:  # made once: a server predicts one row at a time
+        if width not in self._compiled:  # made once: a server predicts one row at a time
             families, rates = self.families_for(width), self.rates_for(width)
-            self._tables[width] = compiled_warps(self.warps, families, rates)
-        points = np.empty((X.shape[0], len(columns)))
-        arguments = (X, np.asarray(columns, dtype=np.int64), *self._tables[width], points)
-        warp_columns(*arguments)
-        return points
+            self._compiled[width] = CompiledWarps.of(self.warps, families, rates)
+        return self._compiled[width].points(X, columns)
 
     @cached_property
-    def _tables(self) -> dict[int, tuple[Any, ...]]:
+    def _compiled(self) -> dict[int, CompiledWarps]:
         """The warps as compiled code reads them, by number of columns."""
         return {}
 

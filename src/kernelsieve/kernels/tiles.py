@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -54,6 +54,26 @@ class GramTiles:
         return GramTiles(self.kernel, self.X, self.Y[columns])
 
 
+@dataclass(frozen=True)
+class _Chunk:
+    """Scaled points of some columns, whose kernels are multiplied together in one loop.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n, k)
+    lines : ndarray of shape (k, m)
+    codes, rates : ndarray of shape (k,)
+    polynomial : bool
+        Whether the families have a polynomial beside the exponential.
+    """
+
+    points: NDArray[Any]
+    lines: NDArray[Any]
+    codes: NDArray[np.int64]
+    rates: NDArray[Any]
+    polynomial: bool
+
+
 class PointTiles:
     """Tiles of a product of one-dimensional kernels.
 
@@ -85,33 +105,32 @@ class PointTiles:
     ) -> None:
         self.shape, self.dtype, self.function = (len(left), len(right)), np.dtype(dtype), function
         middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
-        self.chunks: list[tuple[Any, ...]] = []
+        self.chunks: list[_Chunk] = []
         for columns, polynomial in _chunks(codes):
             own = left[:, columns] - middle[columns]
             other = own if right is left else right[:, columns] - middle[columns]
             points = np.ascontiguousarray(own, dtype=dtype)
             lines = np.ascontiguousarray(other.T, dtype=dtype)
-            self.chunks.append(
-                (points, lines, codes[columns], rates[columns].astype(dtype), polynomial)
-            )
+            some = codes[columns], rates[columns].astype(dtype)
+            self.chunks.append(_Chunk(points, lines, *some, polynomial))
 
     def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
         """Write the kernel of some rows and columns into a contiguous array."""
         if not self.chunks:
             out[...] = 1
-        for place, (points, lines, codes, rates, polynomial) in enumerate(self.chunks):
+        for place, chunk in enumerate(self.chunks):
             part = out if place == 0 else np.empty_like(out)
             part[...] = 0
             one = self.dtype.type(1)
             # Compiled loops are vectors where rows are contiguous only.
-            pair = points[rows], np.ascontiguousarray(lines[:, columns]), codes
-            if polynomial:
+            pair = chunk.points[rows], np.ascontiguousarray(chunk.lines[:, columns]), chunk.codes
+            if chunk.polynomial:
                 factor = np.ones_like(part)
                 multiply_materns(*pair, one, self.dtype.type(LOWEST_EXPONENT), part, factor)
             else:
-                multiply_exponentials(*pair, rates, one, part)
+                multiply_exponentials(*pair, chunk.rates, one, part)
             self.function(part, out=part)
-            if polynomial:
+            if chunk.polynomial:
                 part *= factor
             if place:
                 out *= part
@@ -121,8 +140,8 @@ class PointTiles:
         some = copy.copy(self)
         some.shape = self.shape[0], len(columns)
         some.chunks = [
-            (points, np.ascontiguousarray(lines[:, columns]), *rest)
-            for points, lines, *rest in self.chunks
+            replace(chunk, lines=np.ascontiguousarray(chunk.lines[:, columns]))
+            for chunk in self.chunks
         ]
         return some
 

@@ -91,7 +91,8 @@ from kernelsieve.models.predictor import Predictor, ridge_scores
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.blocks import joined
 from kernelsieve.sources.given import as_source, lazy_on_dask
-from kernelsieve.sources.summaries import Marginals, sampled_rows, squared_norms
+from kernelsieve.sources.marginals import Marginals, sampled_rows
+from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000

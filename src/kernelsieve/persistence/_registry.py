@@ -28,7 +28,7 @@ from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.columns import Levels, Scaled
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge

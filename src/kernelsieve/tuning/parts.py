@@ -17,7 +17,7 @@ from kernelsieve.kernels.learning.learner import SCREENED_ROWS, Learner, best_of
 from kernelsieve.kernels.learning.parts import PartsFit, learn_parts
 from kernelsieve.kernels.learning.rates import Fit
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.summaries import sampled_rows
+from kernelsieve.sources.marginals import sampled_rows
 from kernelsieve.tuning.kernel_search import (
     REFINED_BY,
     SCREENED_BY,
