@@ -13,7 +13,6 @@ from scipy.optimize import brentq
 
 from kernelsieve._native.lanes import LANES
 from kernelsieve.features.frequencies import (
-    HIGHEST,
     SMALLEST_BLOCK,
     StructuredFrequencies,
     modified_frequencies,
@@ -21,6 +20,7 @@ from kernelsieve.features.frequencies import (
     structured_frequencies,
 )
 from kernelsieve.kernels import Gaussian, Laplacian, Matern
+from kernelsieve.kernels.families import HIGHEST_FREQUENCY
 
 Array = Any
 
@@ -115,7 +115,7 @@ def test_lengths(kind: str) -> None:
 def test_rough_matern_frequencies_are_finite(kind: str) -> None:
     W = drawn(kind, Matern(1.0, 0.01), 3, 500)
     assert np.isfinite(W).all()
-    assert np.abs(W).max() > 1e-3 * HIGHEST
+    assert np.abs(W).max() > 1e-3 * HIGHEST_FREQUENCY
 
 
 # --- orthogonality -------------------------------------------------------------------------------
