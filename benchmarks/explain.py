@@ -100,8 +100,8 @@ def load(name: str) -> tuple[Any, Any, Any]:
     """Rows as EBM takes them (categories as texts), as a matrix, and the targets."""
     folder = Path(os.environ["KERNELSIEVE_DATA"])
     if name == "diamonds":
-        from kernelsieve.tables import read_table
         from kernelsieve.tables.encoder import TableEncoder
+        from kernelsieve.tables.readers import read_table
 
         table = read_table(folder / "tables" / "diamonds.csv.gz")
         encoder = TableEncoder(["price"]).fit(table)

@@ -56,7 +56,7 @@ from kernelsieve.bench.methods import Settings
 from kernelsieve.bench.peers import XGPR
 from kernelsieve.features import FeatureMap
 from kernelsieve.kernels import Product, learn
-from kernelsieve.learning.kernel_search import adjusted
+from kernelsieve.learning.candidate import adjusted
 
 NUMERIC = (
     "airfoil,concrete,skillcraft,gas,sml,parkinsons,pumadyn32nm,bike,keggdirected,tamielectric,"

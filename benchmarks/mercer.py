@@ -31,7 +31,7 @@ from kernelsieve import FourierFeatures, RowNormFeatures
 from kernelsieve.kernels import Gaussian, Product
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.product_frame import ProductFrame
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 
 RADII = (1.0, 3.0, 10.0, 30.0)
 SHARE = 1.0 / 3.0

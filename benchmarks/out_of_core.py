@@ -22,7 +22,7 @@ import numpy as np
 from _common import Array, Report, in_new_process, parser
 
 from kernelsieve import AdaptiveFeatures, KernelRidge
-from kernelsieve.sources import NpySource
+from kernelsieve.sources.npy import NpySource
 
 COLUMNS = 20
 BLOCK_ROWS = 2**18

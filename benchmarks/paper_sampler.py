@@ -22,7 +22,8 @@ import scipy.sparse as sp
 from _common import Report, parser, peak_memory, race, seconds, tfidf
 
 from kernelsieve.kernels import Exponential, Gaussian, InversePolynomial, Polynomial
-from kernelsieve.paper import RowSampler, SamplerParameters
+from kernelsieve.paper.parameters import SamplerParameters
+from kernelsieve.paper.row_sampler import RowSampler
 
 NNZ_SLOPE = 1.05
 SIZE_SLOPE = 2.0

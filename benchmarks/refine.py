@@ -37,9 +37,9 @@ from sklearn.ensemble import ExtraTreesRegressor
 from kernelsieve import AdaptiveFeatures, KernelRidge, KernelRidgeCV, NystromFeatures, datasets
 from kernelsieve.kernels import Gaussian
 from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.learning import learned
 from kernelsieve.linalg import solvers
 from kernelsieve.models import _refinement
-from kernelsieve.learning import learned
 
 SMALL = ("wine", "bike", "parkinsons", "pumadyn32nm", "airfoil", "concrete")
 DENSE_ROWS = 8000  # of a dense solve

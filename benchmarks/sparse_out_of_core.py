@@ -19,7 +19,7 @@ from out_of_core import highest_memory
 
 from kernelsieve import KernelRidge, RowNormFeatures
 from kernelsieve.kernels import Polynomial
-from kernelsieve.sources import SvmlightSource
+from kernelsieve.sources.svmlight import SvmlightSource
 
 PER_ROW = 50
 BLOCK_ROWS = 10_000

@@ -17,16 +17,16 @@ from sklearn.base import clone
 from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, NystromFeatures, explain
 from kernelsieve._native.subsets import add_subsets
 from kernelsieve.kernels import Anova, Product, Warp, learn
-from kernelsieve.kernels.anova import CentredTiles, LookedUpTiles
+from kernelsieve.kernels.anova_tiles import CentredTiles, LookedUpTiles
 from kernelsieve.kernels.likelihood.components import VarianceComponents
 from kernelsieve.kernels.likelihood.learner import Learner
 from kernelsieve.kernels.likelihood.parts import MOST_SUBSETS, learn_parts, subsets_to_try
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.kernels.subsets import SubsetTree
-from kernelsieve.sources import BlockSource
-from kernelsieve.sources.base import ArraySource
-from kernelsieve.sources.summaries import Marginals
 from kernelsieve.learning.errors import LeftOut, SetApart
+from kernelsieve.sources.base import ArraySource
+from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.stream import BlockSource
 
 FAMILIES = ["gaussian", "laplacian", "matern32", "matern52", "categorical"]
 RATES = [0.7, 0.5, 0.3, 1.1, 0.8]
@@ -131,7 +131,7 @@ def test_columns_of_few_values_are_looked_up_with_the_same_values(
     tiles.take(some)(slice(0, 70), slice(0, 3), taken)
     np.testing.assert_array_equal(taken, kernel(X, Y)[:, some])
     looked_up = kernel(X, Y), kernel(X)
-    monkeypatch.setattr("kernelsieve.kernels.anova.FEW_VALUES", 0)
+    monkeypatch.setattr("kernelsieve.kernels.anova_tiles.FEW_VALUES", 0)
     for found, expected in zip(looked_up, (kernel(X, Y), kernel(X)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 

@@ -54,7 +54,7 @@ from kernelsieve.bench.scoreboard import (
 )
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian
-from kernelsieve.tables import TableError, as_table
+from kernelsieve.tables.table import TableError, as_table
 
 IN_PROCESS = tuple(name for name, method in METHODS.items() if method.requires is None)
 SMALL = Plan(

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelsieve import AdaptiveFeatures, KernelRidge, NystromFeatures
 from kernelsieve.kernels import Gaussian, Laplacian, NeuralTangent, Product
 from kernelsieve.kernels.matrix import KernelMatrix
-from kernelsieve.linalg.block_descent import Limits, block_size, descend
+from kernelsieve.linalg.block_descent import StepLimits, block_size, descend
 from kernelsieve.models import _refinement
 
 KERNELS = {
@@ -55,7 +55,7 @@ def system(n: int = 240, alpha: float = 0.1, coarse: bool = False) -> tuple[Dens
     return A, np.random.default_rng(1).normal(size=(n, 3))
 
 
-def solved(A: Dense, right: np.ndarray, limits: Limits, start=None, seed: int = 0):
+def solved(A: Dense, right: np.ndarray, limits: StepLimits, start=None, seed: int = 0):
     rng = np.random.default_rng(seed)
     return descend(A, right, lambda V: A.all @ V, 60, rng, limits, start)
 
@@ -68,7 +68,7 @@ def relative(rest: np.ndarray, right: np.ndarray) -> float:
 def test_the_limit_is_the_solution(coarse):
     """With products in float32, too: residuals are computed anew where rounding matters."""
     A, right = system(coarse=coarse)
-    solution, rest = solved(A, right, Limits(1e-9, 2000))
+    solution, rest = solved(A, right, StepLimits(1e-9, 2000))
     assert solution.residual <= 1e-9
     expected = np.linalg.solve(A.all, right)
     assert np.abs(solution.values - expected).max() < 1e-7 * np.abs(expected).max()
@@ -79,7 +79,7 @@ def test_the_limit_is_the_solution(coarse):
 def test_the_residual_of_few_sweeps_is_what_it_says(coarse):
     A, right = system(coarse=coarse)
     for seed in range(5):
-        solution, rest = solved(A, right, Limits(1e-12, 3), seed=seed)
+        solution, rest = solved(A, right, StepLimits(1e-12, 3), seed=seed)
         actual = relative(right - A.all @ solution.values, right)
         assert actual == pytest.approx(solution.residual, rel=1e-4)
         assert relative(rest, right) < 0.9
@@ -90,7 +90,7 @@ def test_more_sweeps_have_no_more_energy():
     A, right = system(alpha=1e-3)
     energies = []
     for sweeps in (1, 2, 4, 8, 16):
-        x = solved(A, right, Limits(1e-12, sweeps))[0].values
+        x = solved(A, right, StepLimits(1e-12, sweeps))[0].values
         energies.append(np.einsum("ij,ij->j", x, A.all @ x / 2 - right))
     assert (np.diff(energies, axis=0) <= 0).all()
     assert (energies[0] < 0).all()
@@ -99,16 +99,16 @@ def test_more_sweeps_have_no_more_energy():
 def test_a_good_start_is_kept_and_a_bad_one_is_left():
     A, right = system()
     exact = np.linalg.solve(A.all, right)
-    near = solved(A, right, Limits(1e-3, 0), start=exact * (1 + 1e-4))[0]
+    near = solved(A, right, StepLimits(1e-3, 0), start=exact * (1 + 1e-4))[0]
     assert near.residual <= 1e-3
-    bad = solved(A, right, Limits(1e-3, 0), start=1e6 * right)[0]
+    bad = solved(A, right, StepLimits(1e-3, 0), start=1e6 * right)[0]
     assert not bad.values.any()
 
 
 def test_a_deadline_in_the_past_returns_the_start():
     A, right = system()
     start = np.linalg.solve(A.all, right) * 0.9
-    solution, _ = solved(A, right, Limits(1e-9, 10, deadline=0.0), start=start)
+    solution, _ = solved(A, right, StepLimits(1e-9, 10, deadline=0.0), start=start)
     np.testing.assert_array_equal(solution.values, start)
     assert solution.residual == pytest.approx(0.1, rel=1e-6)
 

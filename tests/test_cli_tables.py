@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import kernelsieve
 from kernelsieve import cli
 from kernelsieve.cli._common import notes, print_json
-from kernelsieve.tables import read_table
+from kernelsieve.tables.readers import read_table
 
 QUICK = ["--features", "40", "--gamma", "0.05", "--alpha", "0.01"]
 

@@ -106,14 +106,14 @@ def test_the_number_of_threads_does_not_change_the_bits(name: str) -> None:
 # --- blocks --------------------------------------------------------------------------------------
 
 BLOCKS = [
-    (base, "BLOCK_BYTES", 2**14),
+    (base, "OUTPUT_BYTES", 2**14),
     (SampledFeatures, "_rows_at_once", 384),
     (_summaries, "BLOCK_ROWS", 500),
     (_source, "BLOCK_ROWS", 500),
-    (fourier, "BLOCK_ROWS", 100),
-    (nystrom, "BLOCK_ROWS", 100),
-    (maclaurin, "BLOCK_ROWS", 700),
-    (oblivious, "BLOCK_BYTES", 2**14),
+    (fourier, "PACKED_ROWS", 100),
+    (nystrom, "WHITENED_ROWS", 100),
+    (maclaurin, "SIGNED_ROWS", 700),
+    (oblivious, "SKETCH_BYTES", 2**14),
     (product_features, "BLOCK_ROWS", 96),
 ]
 

@@ -10,10 +10,10 @@ import pytest
 
 from kernelsieve import KernelRidge, KernelRidgeCV, NystromFeatures
 from kernelsieve.kernels import Gaussian
+from kernelsieve.learning.errors import LeftOut, OnLandmarks, SetApart
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_dual_ridge, solve_ridge
 from kernelsieve.linalg.ridge_path import RidgePath
 from kernelsieve.sources.base import Block
-from kernelsieve.tuning.ridge_errors import LeftOut, OnLandmarks, SetApart
 
 Array = Any
 ALPHAS = np.array([0.03, 1.0, 40.0])

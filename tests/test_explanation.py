@@ -35,8 +35,8 @@ from kernelsieve.explanation import Explanation, Probe, anova, sums
 from kernelsieve.explanation.page import page
 from kernelsieve.kernels import Anova, Laplacian, Matern, Product
 from kernelsieve.kernels.warps import Warp
-from kernelsieve.sources import BlockSource
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
+from kernelsieve.sources.stream import BlockSource
 
 
 def rows(n: int = 200, d: int = 4, levels: int = 3, seed: int = 0) -> Any:

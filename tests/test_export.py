@@ -58,8 +58,9 @@ from kernelsieve.kernels import (
     Product,
     Warp,
 )
-from kernelsieve.kernels.product import Reference
-from kernelsieve.tables import TableNotice, encoder
+from kernelsieve.kernels.missing import Reference
+from kernelsieve.tables import encoder
+from kernelsieve.tables.table import TableNotice
 
 pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")

@@ -37,9 +37,9 @@ from kernelsieve.kernels import (
     Zonal,
 )
 from kernelsieve.kernels.matrix import KernelMatrix
+from kernelsieve.learning.options import LearnOptions
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import _refinement
-from kernelsieve.learning.options import LearnOptions
 
 MIXED = Product(
     [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],

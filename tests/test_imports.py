@@ -31,7 +31,7 @@ MAY_USE: dict[str, set[str]] = {
     "_native": set(),
     **{helper: {"_native", *HELPERS[:i]} for i, helper in enumerate(HELPERS)},
     "sources": BASE,
-    "linalg": BASE | {"sources"},
+    "linalg": BASE,
     "kernels": DATA,
     "sketches": BASE,
     "products": DATA | {"kernels"},

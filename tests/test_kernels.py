@@ -32,10 +32,10 @@ from kernelsieve.kernels import (
     Polynomial,
     SmoothLaplacian,
     Zonal,
-    base,
     resolve_kernel,
+    series,
 )
-from kernelsieve.kernels.base import Radii
+from kernelsieve.kernels.series import Radii
 from kernelsieve.testing.data import SPARSE_FORMS, stored_arrays
 
 Truth = Callable[[list[float], list[float]], float]
@@ -795,7 +795,7 @@ def test_float32_with_factors_beyond_its_range(kernel: Any, size: float) -> None
 def test_summaries_of_many_blocks_are_sorted_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
     radii = np.random.default_rng(0).exponential(size=(9, 50))
     whole = Radii.of_rows(radii.ravel())
-    monkeypatch.setattr(base, "MAX_PIECES", 3)
+    monkeypatch.setattr(series, "MAX_PIECES", 3)
     together = Radii.of_rows(radii[0])
     for number, block in enumerate(radii[1:], start=1):
         together += Radii.of_rows(block, 50 * number)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelsieve.tables import TableNotice
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.leaks import determines
+from kernelsieve.tables.table import TableNotice
 
 
 def said(table: dict[str, Any], target: str = "y", **options: Any) -> list[str]:

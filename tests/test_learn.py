@@ -10,6 +10,8 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernelsieve.learning.learned import choose_learned
+from kernelsieve.models._learned import affordable_size, block_seconds, products_seconds
 
 from kernelsieve import (
     AdaptiveFeatures,
@@ -25,6 +27,7 @@ from kernelsieve import (
 )
 from kernelsieve._parallel import one_thread
 from kernelsieve.kernels import Product, learn
+from kernelsieve.kernels.families import family_codes
 from kernelsieve.kernels.likelihood.learner import (
     FEW_COLUMNS,
     LEARNABLE,
@@ -34,16 +37,14 @@ from kernelsieve.kernels.likelihood.learner import (
 )
 from kernelsieve.kernels.likelihood.objective import Objective
 from kernelsieve.kernels.likelihood.rates import _with_columns, start_rate
-from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
+from kernelsieve.learning.errors import LeftOut, OnLandmarks, SetApart
+from kernelsieve.learning.options import LearnOptions
 from kernelsieve.linalg.cholesky import inverse_of
 from kernelsieve.models import _learned
-from kernelsieve.models._learned import _kept, affordable_size, block_seconds, products_seconds
-from kernelsieve.sources import BlockSource
+from kernelsieve.products.adapted_basis import _kept
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.learning.options import LearnOptions
-from kernelsieve.learning.learned import choose_learned
-from kernelsieve.learning.errors import LeftOut, OnLandmarks, SetApart
+from kernelsieve.sources.stream import BlockSource
 
 MIXED = ["laplacian", "matern32", "matern52", "gaussian", "matern32", "categorical"]
 NOTHING = np.empty((0, 0))

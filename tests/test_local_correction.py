@@ -22,10 +22,10 @@ from kernelsieve import (
 )
 from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
-from kernelsieve.models import kernel_ridge, local_search
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric, in_boxes
-from kernelsieve.sources import BlockSource
+from kernelsieve.models import kernel_ridge, local_search
 from kernelsieve.sources.base import Block
+from kernelsieve.sources.stream import BlockSource
 
 
 def rows(n: int, d: int = 3, seed: int = 0) -> np.ndarray:

@@ -6,16 +6,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+from kernelsieve.learning.learned import choose_learned
 from oracles import logistic_scores
 
 from kernelsieve import KernelRidge, KernelRidgeClassifier, NystromFeatures
+from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.options import LearnOptions
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise, row_losses
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.models import _log_loss
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.learning.judge import Judge
-from kernelsieve.learning.options import LearnOptions
-from kernelsieve.learning.learned import choose_learned
 
 
 def problem(outputs: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

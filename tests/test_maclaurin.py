@@ -187,7 +187,7 @@ def test_blocks_of_rows_see_the_same_signs(monkeypatch: pytest.MonkeyPatch) -> N
     X = points(100, 6)
     features = MaclaurinFeatures(50, gamma=0.5, random_state=0).fit(X)
     whole = features.transform(X)
-    monkeypatch.setattr(maclaurin, "BLOCK_ROWS", 33)
+    monkeypatch.setattr(maclaurin, "SIGNED_ROWS", 33)
     np.testing.assert_allclose(features.transform(X), whole, rtol=1e-10, atol=1e-13)
     monkeypatch.setattr(maclaurin, "DENSE_ENTRIES", 1)
     monkeypatch.setattr(maclaurin, "PAIR_ROWS", 7)

@@ -23,17 +23,10 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import (
-    Table,
-    TableEncoder,
-    TableError,
-    TableNotice,
-    as_table,
-    read_table,
-    text_files,
-)
-from kernelsieve.tables.readers import with_readings
-from kernelsieve.tables.table import is_missing
+from kernelsieve.tables import text_files
+from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.readers import read_table, with_readings
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
 from kernelsieve.tables.target import task_and_targets
 
 ODD = ["-", ".", "missing", "n.a.", "#N/A"]

@@ -118,7 +118,7 @@ def test_every_solver_finds_the_same_ridge(monkeypatch):
     iterated = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
     np.testing.assert_allclose(iterated.predict(X), direct.predict(X), atol=1e-8)
     assert iterated.n_iter_ > 1
-    monkeypatch.setattr("kernelsieve.linalg.iterative_ridge.KEPT_BYTES", 0)  # made again every pass
+    monkeypatch.setattr("kernelsieve.features.blocks.KEPT_BYTES", 0)  # made again every pass
     again = KernelRidge(FOURIER, alpha=0.1, solver="cg", tol=1e-12, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(again.coef_, iterated.coef_)
 

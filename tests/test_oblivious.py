@@ -240,9 +240,9 @@ def test_memory_is_bounded_at_high_degrees() -> None:
     X = np.random.default_rng(0).normal(size=(256, 40))
     features = ObliviousFeatures(512, kernel="poly", degree=40, gamma=0.02, random_state=0)
     features.fit(X)
-    features._transform_block(X[:20])
+    features.transform_block(X[:20])
     tracemalloc.start()
-    features._transform_block(X)
+    features.transform_block(X)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 60e6, f"peak of {peak / 1e6:.0f} MB, of which Z is 1 MB"
@@ -487,5 +487,5 @@ def test_threads_and_blocks_do_not_change_the_features() -> None:
     X = points(700, 6)
     features = ObliviousFeatures(128, gamma=0.5, random_state=0).fit(X)
     whole = features.transform(X)
-    np.testing.assert_allclose(features._transform_block(X), whole, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(features.transform_block(X), whole, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(as_dense(features.transform(X[5:9])), whole[5:9], rtol=1e-10)

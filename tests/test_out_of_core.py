@@ -32,7 +32,10 @@ from kernelsieve import (
     explain,
 )
 from kernelsieve.models import kernel_kmeans, kernel_ridge
-from kernelsieve.sources import ArrowSource, BlockSource, NpySource, SvmlightSource
+from kernelsieve.sources.arrow import ArrowSource
+from kernelsieve.sources.npy import NpySource
+from kernelsieve.sources.stream import BlockSource
+from kernelsieve.sources.svmlight import SvmlightSource
 
 Array = NDArray[Any]
 N = 3000

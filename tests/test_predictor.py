@@ -25,7 +25,7 @@ from kernelsieve import (
     TableModel,
 )
 from kernelsieve.kernels import Product, Warp
-from kernelsieve.tables import TableError, TableNotice
+from kernelsieve.tables.table import TableError, TableNotice
 
 
 def rows(n: int = 150, missing: bool = False) -> Any:

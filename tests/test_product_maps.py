@@ -32,7 +32,7 @@ from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product, learn
 from kernelsieve.persistence import load, save
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.product_frame import ProductFrame
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 
 Array = Any
 FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")

@@ -17,13 +17,9 @@ from support.sampled_maps import gram_of
 from kernelsieve import AdaptiveFeatures, RowNormFeatures
 from kernelsieve.diagnostics import spectral_epsilon, statistical_dimension
 from kernelsieve.kernels import Gaussian, InversePolynomial, Polynomial
-from kernelsieve.paper import (
-    SamplerParameters,
-    recursion,
-    recursive_leverage_sampling,
-    sample_size,
-)
-from kernelsieve.paper.recursion import RecursiveSample, halvings
+from kernelsieve.paper import recursion
+from kernelsieve.paper.parameters import SamplerParameters, sample_size
+from kernelsieve.paper.recursion import RecursiveSample, halvings, recursive_leverage_sampling
 from kernelsieve.paper.row_sampler import RowSample, RowSampler
 from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
 from kernelsieve.testing.data import as_dense

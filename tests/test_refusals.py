@@ -21,13 +21,16 @@ from kernelsieve.datasets import describe
 from kernelsieve.datasets.download import write_files
 from kernelsieve.datasets.generators import make_onehot, make_product
 from kernelsieve.diagnostics import krr_risk_bound
-from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.missing import Reference
 from kernelsieve.kernels.smooth import bump
 from kernelsieve.kernels.zonal import MOST_LAYERS
 from kernelsieve.linalg.cholesky import inverse_of, regularised_cholesky
 from kernelsieve.products import sparse_basis
 from kernelsieve.sketches import TensorSketch
-from kernelsieve.sources import BlockSource, NpySource, SvmlightSource, summaries
+from kernelsieve.sources import marginals
+from kernelsieve.sources.npy import NpySource
+from kernelsieve.sources.stream import BlockSource
+from kernelsieve.sources.svmlight import SvmlightSource
 
 
 def points(n: int = 20, d: int = 3) -> Any:
@@ -288,7 +291,7 @@ def test_neighbours_need_rows_in_memory() -> None:
 
 
 def test_drift_needs_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summaries, "MOST_ENTRIES", 2 * summaries.FEWEST_VALUES)
+    monkeypatch.setattr(marginals, "MOST_ENTRIES", 2 * marginals.FEWEST_VALUES)
     X = points()
     model = ks.KernelRidge(ks.RowNormFeatures(5, random_state=0)).fit(X, X[:, 0])
     assert model.marginals_ is None
@@ -365,7 +368,7 @@ def test_rows_without_nonzeros_in_a_file(tmp_path: Path) -> None:
 
 def test_marginals_of_few_values() -> None:
     X = np.arange(100.0)[:, None]
-    values, weights = summaries.Marginals.of_rows(X, most=4).column(0)
+    values, weights = marginals.Marginals.of_rows(X, most=4).column(0)
     assert values.tolist() == [12.0, 37.0, 62.0, 87.0]
     np.testing.assert_allclose(weights, 0.25)
 

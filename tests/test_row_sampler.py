@@ -19,12 +19,12 @@ from kernelsieve.kernels import (
     InversePolynomial,
     Polynomial,
 )
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.linalg.inverse_root import explicit_inverse_root_vectors, inverse_root_vectors
-from kernelsieve.paper import RowSampler, SamplerParameters, sample_size
+from kernelsieve.paper.parameters import SamplerParameters, sample_size
 from kernelsieve.paper.partition import Partition, shortened
 from kernelsieve.paper.paths import PathSampler
-from kernelsieve.paper.row_sampler import RowSample, unit_vectors
+from kernelsieve.paper.row_sampler import RowSample, RowSampler, unit_vectors
 from kernelsieve.sketches import PolySketch
 
 Array = Any

@@ -37,7 +37,7 @@ from kernelsieve.engine.scores import (
 )
 from kernelsieve.engine.space import MonomialSpace, Pool, RowPlan
 from kernelsieve.kernels import DotProduct, Exponential, Gaussian, InversePolynomial, Polynomial
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.products import product_features
 from kernelsieve.products.multisets import (

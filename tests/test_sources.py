@@ -21,19 +21,15 @@ from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures
-from kernelsieve.kernels.base import Radii
-from kernelsieve.sources import (
-    ArrowSource,
-    BlockSource,
-    NpySource,
-    SvmlightSource,
-    arrow,
-    npy,
-    svmlight,
-)
+from kernelsieve.kernels.series import Radii
+from kernelsieve.sources import arrow, npy, svmlight
+from kernelsieve.sources.arrow import ArrowSource
 from kernelsieve.sources.base import ArraySource, Source
+from kernelsieve.sources.npy import NpySource
+from kernelsieve.sources.stream import BlockSource
 from kernelsieve.sources.summaries import Moments, TargetSummary, moments
-from kernelsieve.sources.views import Part, dealt_folds, dealt_rows, folds
+from kernelsieve.sources.svmlight import SvmlightSource
+from kernelsieve.sources.views import Selected, dealt_folds, dealt_rows, folds
 
 Array = NDArray[Any]
 
@@ -106,7 +102,7 @@ def test_the_number_of_passes_is_bounded() -> None:
 
 
 def test_npy_files_of_any_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npy, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(npy, "READ_BYTES", 100)
     X = np.arange(60).reshape(20, 3)
     for dtype, expected in ((np.int16, np.float64), (np.float32, np.float32)):
         for order in "CF":
@@ -171,7 +167,7 @@ def test_svmlight_files(
     dense: bool, zero_based: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(svmlight, "TEXT_BYTES", 500)
-    monkeypatch.setattr(svmlight, "BLOCK_ENTRIES", 40)
+    monkeypatch.setattr(svmlight, "PARSED_ENTRIES", 40)
     X = sp.random(200, 30, 0.1, format="csr", random_state=0).toarray()
     X[:, 0], X[7] = 1.0, 0.0
     y = np.arange(200.0)
@@ -402,7 +398,7 @@ def test_folds_are_those_of_scikit_learn(count: int) -> None:
         folds(source, count), KFold(count).split(X), strict=True
     ):
         for part, numbers in ((others, train), (fold, test)):
-            assert isinstance(part, Part)
+            assert isinstance(part, Selected)
             assert part.shape == (len(numbers), 2)
             np.testing.assert_array_equal(rows_of(part, 3), X[numbers])
             found = part.map(lambda block: (block.start, block.X[0, 0], len(block)), 3, 1)

@@ -21,16 +21,16 @@ from kernelsieve import (
 )
 from kernelsieve._state import InvalidStateError
 from kernelsieve.kernels import Product
+from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
-from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.products.adapted_basis import Cells, column_basis
 from kernelsieve.products.local_basis import FIRST_TENT, LocalTables
 from kernelsieve.products.multisets import LARGEST_ORDER, Multisets
 from kernelsieve.products.product_features import Frame
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.columns import MOST_LEVELS, Levels, Scaled
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
@@ -139,23 +139,23 @@ ESTIMATORS: dict[str, tuple[str, Change, str]] = {
     ),
     "a series for a kernel of the angle": (
         GEGENBAUER,
-        lambda found: {"_series": built("Gegenbauer")._series},
-        "_series is there for a kernel of the angle, or missing",
+        lambda found: {"series_": built("Gegenbauer").series_},
+        "series_ is there for a kernel of the angle, or missing",
     ),
     "a centre of other columns": (
         "Gegenbauer",
-        lambda found: {"_series": replace(found["_series"], center=np.zeros(3))},
-        "_series is centred in 3 columns instead of 4",
+        lambda found: {"series_": replace(found["series_"], center=np.zeros(3))},
+        "series_ is centred in 3 columns instead of 4",
     ),
     "signs of fewer terms": (
         "Gegenbauer",
-        lambda found: {"_signs": found["_signs"][1:]},
-        "_signs are for .* terms",
+        lambda found: {"signs_": found["signs_"][1:]},
+        "signs_ are for .* terms",
     ),
     "a sketch with a centre of other columns": (
         "Maclaurin",
-        lambda found: {"_series": replace(found["_series"], center=np.zeros(3))},
-        "_series is centred in 3 columns instead of 4",
+        lambda found: {"series_": replace(found["series_"], center=np.zeros(3))},
+        "series_ is centred in 3 columns instead of 4",
     ),
     "grids of another generator": (
         "binning",

@@ -28,7 +28,8 @@ from kernelsieve.models import _refinement
 from kernelsieve.models import _streamed_kernel as streamed_kernel
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
 from kernelsieve.models.kernel_ridge import check_room
-from kernelsieve.sources import BlockSource, NpySource
+from kernelsieve.sources.npy import NpySource
+from kernelsieve.sources.stream import BlockSource
 
 SIZES = (1, 130, 7, 300, 62)  # of blocks: 500 rows
 N = sum(SIZES)

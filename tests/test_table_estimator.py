@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables import TableEncoder, TableError, TableNotice, read_table
 from kernelsieve.tables.columns import Levels
-from kernelsieve.tables.encoder import MEANS_ABOVE
+from kernelsieve.tables.encoder import MEANS_ABOVE, TableEncoder
 from kernelsieve.tables.inspection import inspected
+from kernelsieve.tables.readers import read_table
+from kernelsieve.tables.table import TableError, TableNotice
 from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
 
 QUICK: dict[str, Any] = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}

@@ -16,20 +16,13 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
-from kernelsieve.tables import (
-    TableError,
-    TableNotice,
-    as_table,
-    read_table,
-    readers,
-    sampling,
-    text_files,
-)
 from kernelsieve.tables import model as table_model
+from kernelsieve.tables import readers, sampling, text_files
 from kernelsieve.tables.facts import monomial_facts
 from kernelsieve.tables.learned import LearnedRidge
-from kernelsieve.tables.readers import read_batches
+from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.sampling import joined, sampled
+from kernelsieve.tables.table import TableError, TableNotice, as_table
 
 QUICK = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
 

@@ -19,17 +19,18 @@ from support.tables import N_ROWS, flats, written
 
 import kernelsieve
 from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures, TableModel
+from kernelsieve.features.registry import METHODS
 from kernelsieve.sources.base import ArraySource
-from kernelsieve.tables import Table, TableEncoder, TableError, TableNotice, as_table, read_table
 from kernelsieve.tables import encoder as encoders
 from kernelsieve.tables.columns import MOST_LEVELS
 from kernelsieve.tables.embedding import embedding
-from kernelsieve.tables.encoder import CLIP, FEW_LEVELS
+from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, TableEncoder
 from kernelsieve.tables.facts import confusion
 from kernelsieve.tables.inspection import as_lines, inspected
 from kernelsieve.tables.monomials import ranked_monomials
+from kernelsieve.tables.readers import read_table
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table
 from kernelsieve.tables.writers import csv_text, write_columns, write_features
-from kernelsieve.features.registry import METHODS
 
 
 def small(target: str = "rent", **options: Any) -> TableModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernelsieve.models._learned import kernel_choice
 
 from kernelsieve import (
     KernelRidgeCV,
@@ -14,15 +15,14 @@ from kernelsieve import (
     load,
     save,
 )
-from kernelsieve.models import _target_choice
-from kernelsieve.models._learned import kernel_choice
-from kernelsieve.models._target_choice import choose_transform, is_skewed, trimmed_ratio
-from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.learning.target_transform import TargetTransform
-from kernelsieve.sources import BlockSource
-from kernelsieve.sources.base import ArraySource
 from kernelsieve.learning import Judge
-from kernelsieve.learning.learned import rows_set_apart
+from kernelsieve.learning.held_out import rows_set_apart
+from kernelsieve.learning.target_transform import TargetTransform
+from kernelsieve.learning.transform import choose_transform, is_skewed, trimmed_ratio
+from kernelsieve.models import _target_choice
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.sources.base import ArraySource
+from kernelsieve.sources.stream import BlockSource
 
 
 def prices(n: int, seed: int = 0, noise: float = 0.5) -> tuple[np.ndarray, np.ndarray]:

@@ -12,10 +12,10 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from kernelsieve import AdaptiveFeatures, FourierFeatures, KernelRidgeCV, NystromFeatures
-from kernelsieve.sources.base import ArraySource
+from kernelsieve.features.registry import METHODS, feature_map, find_method
 from kernelsieve.learning import Judge, SearchOptions, SearchResult, choose_gamma_alpha, search
 from kernelsieve.learning.judge import mean_by_regression
-from kernelsieve.features.registry import METHODS, feature_map, find_method
+from kernelsieve.sources.base import ArraySource
 
 N_ROWS = 120
 

@@ -113,7 +113,7 @@ if TYPE_CHECKING:
         KernelSVC,
     )
     from kernelsieve.persistence import load, save
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables.model import TableModel
 
 
 def __getattr__(name: str) -> Any:

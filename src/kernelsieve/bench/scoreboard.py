@@ -35,7 +35,8 @@ from kernelsieve.bench.problem import TEST_SHARE, Problem, from_table, table_nam
 from kernelsieve.bench.records import Result, Setup, Store
 from kernelsieve.bench.schedule import PlanError, is_file_name
 from kernelsieve.learning import Judge
-from kernelsieve.tables import Table, as_table, read_table
+from kernelsieve.tables.readers import read_table
+from kernelsieve.tables.table import Table, as_table
 
 PROTOCOL = 1
 CONFIDENCE = 0.95

@@ -127,7 +127,7 @@ def bench(
     from kernelsieve.bench.runner import check_data
     from kernelsieve.bench.schedule import BUILT_IN, PAPER_SUITE, PlanError
     from kernelsieve.datasets import DatasetError
-    from kernelsieve.tables import TableError
+    from kernelsieve.tables.table import TableError
 
     start = perf_counter()
     if suite not in (None, "paper", "tables"):

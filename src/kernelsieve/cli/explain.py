@@ -13,7 +13,7 @@ from kernelsieve.cli.tables import JSON, _errors, _load
 
 if TYPE_CHECKING:
     from kernelsieve.explanation import Explanation, Probe, ShapleyValues
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables.model import TableModel
 
 SHOWN_ROWS, SHOWN_COLUMNS = 20, 5
 
@@ -102,8 +102,8 @@ def _explanation(
     from kernelsieve.explanation import Probe
     from kernelsieve.explanation import explain as explained
     from kernelsieve.explanation.sums import NotProductsError
-    from kernelsieve.tables import read_table
     from kernelsieve.tables.facts import label_text
+    from kernelsieve.tables.readers import read_table
 
     output: Any = label
     if label is not None:

@@ -21,7 +21,7 @@ from kernelsieve.cli._common import (
 )
 
 if TYPE_CHECKING:
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables.model import TableModel
 
 KERNELS = "gaussian, poly, exponential, inverse_polynomial, linear, laplacian, matern"
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -152,7 +152,7 @@ def fit(
     """
     require_files(data)
     from kernelsieve.persistence import save
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables.model import TableModel
     from kernelsieve.tables.writers import check_writable
 
     silent = quiet or json
@@ -220,8 +220,8 @@ def inspect(
     from dataclasses import asdict
 
     from kernelsieve._files import write_text
-    from kernelsieve.tables import read_table
     from kernelsieve.tables.inspection import as_html, as_lines, inspected
+    from kernelsieve.tables.readers import read_table
     from kernelsieve.tables.writers import check_writable
 
     with _errors(), notes(quiet or json) as found:
@@ -282,7 +282,7 @@ def predict(
     kernelsieve predict jobs.ks new.parquet --proba -o out.parquet
     """
     require_files(model, data)
-    from kernelsieve.tables import read_table
+    from kernelsieve.tables.readers import read_table
     from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
 
     start = perf_counter()
@@ -361,8 +361,8 @@ def embed(
     kernelsieve embed new.csv --model rent.ks -o z.svm
     """
     require_files(*([data] if model is None else [model, data]))
-    from kernelsieve.tables import read_table
     from kernelsieve.tables.embedding import embedding
+    from kernelsieve.tables.readers import read_table
     from kernelsieve.tables.writers import MATRIX_KINDS, check_writable, write_features
 
     start = perf_counter()
@@ -445,7 +445,7 @@ def export(
 
 def _load(path: Path, strict: bool) -> TableModel:
     from kernelsieve.persistence import load
-    from kernelsieve.tables import TableModel
+    from kernelsieve.tables.model import TableModel
 
     model = load(path)
     if not isinstance(model, TableModel) or not hasattr(model, "facts_"):
@@ -467,7 +467,7 @@ def text_options(
 def _errors() -> Any:
     """Convert the exceptions of files, tables and parameters to user errors."""
     from kernelsieve.persistence import ModelFileError
-    from kernelsieve.tables import TableError
+    from kernelsieve.tables.table import TableError
 
     return user_errors(TableError, ModelFileError, OSError, ValueError)
 

@@ -26,7 +26,7 @@ from kernelsieve.engine.space import (
     TableSpace,
 )
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Product, SeriesKernel
-from kernelsieve.kernels.base import Series, SeriesTooLongError
+from kernelsieve.kernels.series import Series, SeriesTooLongError
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import Frame, ProductFeatures

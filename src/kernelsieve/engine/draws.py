@@ -31,7 +31,7 @@ from kernelsieve._native.draws import (
 from kernelsieve._parallel import ordered_row_blocks
 from kernelsieve._random import coordinate_words, stream
 from kernelsieve.engine.options import DEFAULTS
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.local_basis import LocalBasis
 from kernelsieve.products.multisets import Multisets
 from kernelsieve.products.product_features import Frame, ProductFeatures

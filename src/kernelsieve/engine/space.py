@@ -21,7 +21,7 @@ from kernelsieve.engine.draws import (
     inclusion_probabilities,
 )
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.adapted_basis import ColumnCells
 from kernelsieve.products.centred import CentredTables, centred_basis, heaviest_products
 from kernelsieve.products.local_basis import BLOCK_ROWS, LocalBasis, LocalTables
@@ -29,7 +29,8 @@ from kernelsieve.products.multisets import Multisets, all_of_degrees, count_of_d
 from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.base import Source, as_source
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import moments
 
 

@@ -15,7 +15,7 @@ from kernelsieve.explanation.parts import PartsDecomposition
 from kernelsieve.explanation.probing import Probe, probe
 from kernelsieve.explanation.sums import NotProductsError, Sum, SumOfParts, products_of
 from kernelsieve.explanation.views import view_of
-from kernelsieve.tables import TableModel
+from kernelsieve.tables.model import TableModel
 
 
 def explain(

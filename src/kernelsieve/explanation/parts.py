@@ -20,7 +20,7 @@ from kernelsieve._native.subsets import centre
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks
 from kernelsieve.explanation.anova import Array, Variances, with_diagonal
 from kernelsieve.explanation.sums import Input, SumOfParts
-from kernelsieve.kernels.anova import CentredFactor
+from kernelsieve.kernels.anova_tiles import CentredFactor
 from kernelsieve.kernels.subsets import Subset
 
 BLOCK_ENTRIES = 2**22  # of factors at once

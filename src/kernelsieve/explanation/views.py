@@ -13,10 +13,11 @@ from sklearn.pipeline import Pipeline
 from kernelsieve.explanation.sums import Input
 from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
-from kernelsieve.sources.base import given_source
-from kernelsieve.sources.summaries import Marginals, sampled_rows
-from kernelsieve.tables import TableModel, as_table
+from kernelsieve.sources.given import given_source
+from kernelsieve.sources.marginals import Marginals, sampled_rows
 from kernelsieve.tables.columns import Levels
+from kernelsieve.tables.model import TableModel
+from kernelsieve.tables.table import as_table
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
 

@@ -36,8 +36,8 @@ from kernelsieve.models import (
     KernelSVC,
 )
 from kernelsieve.models.classifier import FeatureClassifier
-from kernelsieve.tables import TableModel
 from kernelsieve.tables.learned import LearnedRidge
+from kernelsieve.tables.model import TableModel
 
 DTYPES = ("float32", "float64")
 

@@ -107,9 +107,9 @@ def _waves(graph: Graph, features: FourierFeatures, rows: str) -> str:
 def _residual(graph: Graph, features: ResidualFeatures, rows: str) -> str:
     """Landmarks, and random features without the landmarks' part; their mixture is a matrix."""
     random = features_graph(graph, features.random_map_, rows)
-    if features._mixture is not None:
-        matrix = np.empty((features.random_map_.n_components_, features._mixture.size))
-        features._mixture.fill(np.eye(len(matrix)), matrix)
+    if features.mixture_ is not None:
+        matrix = np.empty((features.random_map_.n_components_, features.mixture_.size))
+        features.mixture_.fill(np.eye(len(matrix)), matrix)
         random = graph.op("MatMul", random, matrix)
     if features.landmark_map_ is None:
         return random

@@ -21,7 +21,8 @@ from kernelsieve.kernels import (
     Product,
     Warp,
 )
-from kernelsieve.kernels.tiles import POLYNOMIAL_COLUMNS, family_codes, product_gram
+from kernelsieve.kernels.families import family_codes
+from kernelsieve.kernels.tiles import POLYNOMIAL_COLUMNS, product_gram
 
 LARGEST_STEP = 750.0  # exp(-750) is 0: larger distances only make polynomials overflow
 ROOTS = {"laplacian": 1.0, "matern32": float(np.sqrt(3.0)), "matern52": float(np.sqrt(5.0))}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelsieve.export.graph import ExportError, Graph
-from kernelsieve.tables import TableEncoder
 from kernelsieve.tables.columns import DAY, OTHER, Levels, Scaled
-from kernelsieve.tables.encoder import CLIP
+from kernelsieve.tables.encoder import CLIP, TableEncoder
 
 NO_TEXT = ""  # stands for a missing text: ONNX has no other
 

@@ -18,7 +18,7 @@ SHORTEST = 1e-300  # a length below stands for the zero row
 
 def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> str:
     """Sums over degrees of a function of the length times a polynomial of the cosine."""
-    series, d = features._series, features.n_features_in_
+    series, d = features.series_, features.n_features_in_
     size = features.n_components_**-0.5
     if series is None:
         unit, scales = _polar(graph, features.kernel_, rows)
@@ -35,16 +35,16 @@ def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> s
             logs = graph.op("Sub", logs, half)
         scales = graph.op("Exp", logs)
     cosines = _cosines(graph, unit, features.directions_)
-    w = np.arange(len(features._weights))
+    w = np.arange(len(features.weights_))
     with np.errstate(divide="ignore", invalid="ignore"):
         top = w + d - 2.0
         slopes = np.where(w == 0, 1.0, (2.0 * w + d - 2.0) / top)
         drops = np.where(w == 0, 0.0, w / top)
     total, stop = "", 0
     for degree, polynomial in enumerate(_polynomials(graph, cosines, slopes, drops)):
-        weights = size * features._weights[degree]
+        weights = size * features.weights_[degree]
         start, stop = stop, stop + len(weights)
-        matrix = weights[:, None] * features._signs[start:stop]
+        matrix = weights[:, None] * features.signs_[start:stop]
         if series is None:
             term = graph.op("Mul", polynomial, matrix)
         else:
@@ -56,7 +56,7 @@ def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> s
 
 def network_graph(graph: Graph, features: NetworkFeatures, rows: str) -> str:
     """One layer of random units."""
-    network = features._network
+    network = features.network_
     if isinstance(network, Layer):
         width = np.sqrt(unit_scale(network.order, len(network.directions)) / network.size)
         values = _units(graph, graph.op("MatMul", rows, network.directions), network.order)

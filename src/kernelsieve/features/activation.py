@@ -61,14 +61,14 @@ class ActivationLayer:
             activation = tangent_activation(kernel, d)
         else:
             activation = unit_activation(order, d, last_degree(MOST_EXACT, d))
-        below, exact = exact_degrees(activation, kernel._total(), d, size)
+        below, exact = exact_degrees(activation, kernel.total(), d, size)
         coefficients = activation.copy()
         if order is None:
             coefficients[:below] = 0.0
         else:
             coefficients = -coefficients[:below]
         n_listed = sum(count_of_degree(d, k) for k in exact)
-        nothing = np.sum(activation[:below] ** 2) >= (1.0 - ROUNDING) * kernel._total()
+        nothing = np.sum(activation[:below] ** 2) >= (1.0 - ROUNDING) * kernel.total()
         n_units = 0 if nothing else size - n_listed
         return cls(
             kernel,
@@ -172,7 +172,7 @@ def tangent_activation(kernel: NeuralTangent, d: int) -> NDArray[np.float64]:
     The signs are free. Those of steps (odd degrees) and ReLUs (even ones) give a function with
     a jump at 0 and no peak at x = w: the fourth moment of a peak would be large.
     """
-    taylor = kernel.folded(SERIES_SHARE * kernel._total(), LONGEST_SERIES)
+    taylor = kernel.folded(SERIES_SHARE * kernel.total(), LONGEST_SERIES)
     found = np.sqrt(zonal_coefficients(taylor, d))
     w = np.arange(len(found))
     return found * np.where((w + 1) // 2 % 2 == 1, 1.0, -1.0) ** (w > 0)

@@ -21,11 +21,10 @@ from kernelsieve.diagnostics import Estimate
 from kernelsieve.engine.choose import Choice, Request, choose
 from kernelsieve.engine.options import DEFAULTS, EngineOptions
 from kernelsieve.engine.scores import Selector, two_phase_selector
-from kernelsieve.features.base import BOUNDED, FeatureMap
+from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.sphere import directions, polar
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.resolve import with_categories
-from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.paper.leverage import leverage_pool
 from kernelsieve.paper.selectors import recursive_selector
 from kernelsieve.products.product_features import MonomialBasis, ProductFeatures
@@ -117,7 +116,7 @@ class SampledFeatures(FeatureMap):
             check_choice(self.basis, "basis", ("auto", "monomial", "mercer")),
             getattr(self, "max_order", None),
         )
-        if isinstance(self.kernel_, SphericalKernel):
+        if self.kernel_.spherical:
             rows = directions(rows)
         selector = self._selector(rows, request.alpha)
         choice = choose(
@@ -146,7 +145,7 @@ class SampledFeatures(FeatureMap):
         return self.features_.multisets.capped(FIRST_TENT).tuples()
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        if not isinstance(self.kernel_, SphericalKernel):
+        if not self.kernel_.spherical:
             self.features_.fill(X, out)
             return
         points, amplitudes = polar(self.kernel_, X)
@@ -166,7 +165,7 @@ class SampledFeatures(FeatureMap):
         return Z
 
     def _check_finite(self, values: NDArray[Any], X: Any) -> None:
-        if not isinstance(self.kernel_, BOUNDED) and self.features_.overflows(X, values.dtype):
+        if not self.kernel_.bounded and self.features_.overflows(X, values.dtype):
             super()._check_finite(values, X)
 
     def __sklearn_tags__(self) -> Any:

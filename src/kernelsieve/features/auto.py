@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,8 +20,8 @@ from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.fourier import FourierFeatures
 from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.row_norm import RowNormFeatures
-from kernelsieve.kernels import Gaussian, Kernel, Product, SeriesKernel, resolve_kernel
-from kernelsieve.kernels.base import SeriesTooLongError
+from kernelsieve.kernels import Kernel, Product, SeriesKernel, resolve_kernel
+from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.ridge_path import RidgePath
@@ -54,7 +55,7 @@ MAPS: dict[str, type[FeatureMap]] = {  # from the quickest on
 
 
 @dataclass(frozen=True)
-class Trial(Persistent):
+class MapTrial(Persistent):
     """The result of trying a map on some rows.
 
     Attributes
@@ -230,7 +231,7 @@ class AutoFeatures(FeatureMap):
         The chosen map, fitted to all rows.
     reason_ : str
         Why it was chosen.
-    trials_ : list of Trial
+    trials_ : list of MapTrial
         Results of the trials; empty if only one map was possible.
     kernel_ : Kernel
         The kernel in use.
@@ -256,7 +257,7 @@ class AutoFeatures(FeatureMap):
     _state_fields: ClassVar = {
         "map_": instance(FeatureMap, fitted=True, d="n_features_in_"),
         "reason_": text,
-        "trials_": list_of(instance(Trial)),
+        "trials_": list_of(instance(MapTrial)),
     }
 
     def _complete(self) -> None:
@@ -298,7 +299,7 @@ class AutoFeatures(FeatureMap):
             alpha = check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")
         summary = target_summary(X)
         names, why = self._possible(X)
-        self.trials_: list[Trial] = []
+        self.trials_: list[MapTrial] = []
         if len(names) > 1:
             names, why = self._try(names, X, summary, alpha, seed)
         self.map_ = self._build(names[0], int(self.n_components), alpha, seed)
@@ -324,7 +325,7 @@ class AutoFeatures(FeatureMap):
             return ["Nystrom"], f"all {X.shape[0]} rows as landmarks are exact"
         if X.sparse:
             return ["row norm", "adaptive"], ""
-        frequencies = isinstance(self.kernel_, Gaussian | Product)
+        frequencies = self.kernel_.has_frequencies
         return [name for name in MAPS if frequencies or name != "Fourier"], ""
 
     def _build(self, name: str, size: int, alpha: float, seed: int) -> FeatureMap:
@@ -359,7 +360,7 @@ class AutoFeatures(FeatureMap):
         else:
             judge = KernelSample(self.kernel_, rows.X[:ERROR_ROWS], alpha)
             race = final = [runner for runner in race if runner.approximate(rows.X, judge)]
-        self.trials_ = [Trial(runner.name, runner.error, runner.seconds) for runner in race]
+        self.trials_ = [MapTrial(runner.name, runner.error, runner.seconds) for runner in race]
         if not race:
             return ["Nystrom"], "the data reach too far for products of columns"
         best = min(runner.error for runner in final)
@@ -391,15 +392,18 @@ class AutoFeatures(FeatureMap):
     def _transform(self, X: Any) -> Any:
         return self.map_._transform(X)
 
-    def _transform_block(self, X: Any) -> Any:
-        return self.map_._transform_block(X)
+    def transform_block(self, X: Any) -> Any:
+        return self.map_.transform_block(X)
 
-    def _raw_block(self, X: Any) -> Any:
-        return self.map_._raw_block(X)
+    def raw_block(self, X: Any) -> Any:
+        return self.map_.raw_block(X)
+
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        return self.map_.times(weights)
 
     @property
-    def _mixing(self) -> NDArray[Any] | None:
-        return self.map_._mixing
+    def mixing(self) -> NDArray[Any] | None:
+        return self.map_.mixing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the features, as the chosen map gives them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,32 +17,20 @@ from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
 from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
 from kernelsieve.kernels import (
-    Anova,
-    Gaussian,
     Kernel,
-    Laplacian,
-    Matern,
     Product,
-    SeriesKernel,
-    SmoothLaplacian,
     learn,
     resolve_kernel,
 )
 from kernelsieve.kernels.resolve import own_kernel
-from kernelsieve.sources.base import (
-    ArraySource,
-    Source,
-    check_source,
-    given_source,
-    lazy_on_dask,
-)
+from kernelsieve.sources.base import ArraySource, Source
+from kernelsieve.sources.given import check_source, given_source, lazy_on_dask
 from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
-BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+OUTPUT_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
-BOUNDED = (Gaussian, Laplacian, SmoothLaplacian, Matern, Product)  # kernels with k(x, x) = 1
 SMALLER_OUTPUT = (
     "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
     "kernelsieve.sources, which goes block by block"
@@ -80,7 +69,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _complete(self) -> None:
         """Check the state of a fitted map; subclasses also compute ``n_components_``."""
-        if getattr(self.kernel_, "n_columns", None) not in (None, self.n_features_in_):
+        if self.kernel_.n_columns not in (None, self.n_features_in_):
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
     @property
@@ -96,7 +85,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         Of a kernel of main effects and pairs, the share in its variances.
         """
         check_is_fitted(self)
-        if not isinstance(self.kernel_, Product | Anova):
+        if not self.kernel_.has_rates:
             raise AttributeError(
                 f"relevances need a rate for each column, which {self.kernel_!r} does not have: "
                 "use a Product, or kernel='learned'"
@@ -106,8 +95,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def check_stored_rows(self, rows: Any, where: str) -> None:
         """Refuse rows of a model file with missing values that the kernel cannot compare."""
-        known = getattr(self.kernel_, "references", None) is not None
-        if not known and not sp.issparse(rows) and np.isnan(rows).any():
+        if not self.kernel_.compares_missing and not sp.issparse(rows) and np.isnan(rows).any():
             wrong(where, "has missing values, which the kernel does not compare")
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -128,7 +116,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         self._check_n_components()
         thread_count(self.n_jobs)
         self.kernel_ = self._with_references(self._resolve_kernel(rows), rows)
-        self._check_scale(rows.dtype)
+        self.kernel_.check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
         return self
 
@@ -149,7 +137,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         check_is_fitted(self)
         if isinstance(X, Source):
             check_source(self, X, reset=False)
-            return Mapped(X, self._transform_block, self.n_components_)
+            return Mapped(X, self.transform_block, self.n_components_)
         Z = self._transform(self._validated(X, reset=False))
         return Z if isinstance(Z, np.ndarray) else sparse_output(Z)
 
@@ -179,7 +167,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if sp.issparse(X) and self._csr(X[:1]) is not None:
             size = self._block_rows(X.dtype)
             blocks = map_row_blocks(
-                lambda rows: self._transform_block(X[rows]), X.shape[0], size, self.n_jobs
+                lambda rows: self.transform_block(X[rows]), X.shape[0], size, self.n_jobs
             )
             return sp.vstack(blocks, format="csr")
         Z = self._empty(X.shape[0], X.dtype)
@@ -198,8 +186,17 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         check_matrix(n_rows, s, dtype, what, SMALLER_OUTPUT)
         return np.empty((n_rows, s), dtype=dtype)
 
-    def _transform_block(self, X: Any) -> Any:
-        """``transform`` of a block of validated rows, in this thread."""
+    def transform_block(self, X: Any) -> Any:
+        """Compute the features of a block of rows that are known to be valid, in this thread.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+
+        Returns
+        -------
+        ndarray or CSR of shape (n, n_components), in the float type of X
+        """
         if sp.issparse(X):
             self.kernel_.check_domain(X)
             sparse = self._csr(X)
@@ -216,7 +213,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
         """``_fill``, with an error for rows on which the kernel overflows."""
-        if not isinstance(self.kernel_, BOUNDED):  # those are defined everywhere
+        if not self.kernel_.bounded:  # those are defined everywhere
             self.kernel_.check_domain(X)
         with np.errstate(over="ignore", invalid="ignore"):
             self._fill(self._spelled_out(X), out)
@@ -224,12 +221,11 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     def _spelled_out(self, X: Any) -> Any:
         """The block, dense if the kernel has warps or categories."""
-        if sp.issparse(X) and isinstance(self.kernel_, Product):
-            return X.toarray() if self.kernel_.needs_dense_rows(X.shape[1]) else X
-        return X
+        dense = sp.issparse(X) and self.kernel_.needs_dense_rows(X.shape[1])
+        return X.toarray() if dense else X
 
     def _check_finite(self, values: NDArray[Any], X: Any) -> None:
-        if isinstance(self.kernel_, BOUNDED):  # no row is too long for these
+        if self.kernel_.bounded:  # no row is too long for these
             return
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(values.sum()) or np.isfinite(values).all():
@@ -239,12 +235,37 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             f"{abs(X).max():.6g}: scale X, or lower gamma"
         )
 
-    def _raw_block(self, X: Any) -> Any:
-        """A block that ``_mixing`` turns into features, for callers that can skip that product."""
-        return self._transform_block(X)
+    def raw_block(self, X: Any) -> Any:
+        """Compute what ``mixing`` turns into features, for callers that can skip that product.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR} of shape (n, d)
+            Rows that are known to be valid.
+
+        Returns
+        -------
+        ndarray or CSR with n rows: the features themselves for maps without a mixing
+        """
+        return self.transform_block(X)
+
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Prepare features times weights for few rows at a time, as quickly as possible.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_components, m)
+
+        Returns
+        -------
+        callable
+            Takes valid rows of shape (n, d) in float64 and returns an array of shape (n, m).
+        """
+        self.transform_block(np.zeros((1, self.n_features_in_)))  # prepares and compiles
+        return lambda rows: self.transform_block(rows) @ weights
 
     @property
-    def _mixing(self) -> NDArray[Any] | None:
+    def mixing(self) -> NDArray[Any] | None:
         """T with features = raw block times T; None for the maps without such a matrix."""
         return None
 
@@ -254,16 +275,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
     def _check_n_components(self) -> None:
         if not (self.sizes_itself and self.n_components == "auto"):
             check_count(self.n_components, "n_components", "it is the number of features to make")
-
-    def _check_scale(self, dtype: Any) -> None:
-        """Refuse a kernel whose factor of the rows is out of range for their float type."""
-        if isinstance(self.kernel_, SeriesKernel):
-            scale, limits = self.kernel_._scale, np.finfo(dtype)
-            if not float(limits.tiny) <= scale <= float(limits.max):
-                raise ValueError(
-                    f"{self.kernel_!r} multiplies rows by {scale:.3g}, which {np.dtype(dtype)} "
-                    "cannot hold: scale X, or pass it in float64"
-                )
 
     def _resolve_kernel(self, X: Source) -> Kernel:
         if isinstance(self.kernel, str) and self.kernel == LEARNED:
@@ -298,7 +309,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if self._rows_at_once is not None:
             return self._rows_at_once
         row_bytes = max(1, self.n_components_) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 32, 8192))
+        return int(np.clip(OUTPUT_BYTES // row_bytes, 32, 8192))
 
     @property
     def _n_features_out(self) -> int:

@@ -16,7 +16,7 @@ from kernelsieve.linalg.whitening import times_upper
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.summaries import TargetSummary, target_summary
 
-BLOCK_ROWS = 2048  # of many features each; every block makes one matrix of all their products
+MOMENT_ROWS = 2048  # of many features each; every block makes one matrix of all their products
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def best_directions(sums: WhitenedSums, rows: Source, size: int, n_jobs: int | N
 
     Z V V^T Z^T is the best approximation of Z Z^T of this rank on the rows (Eckart and Young).
     """
-    equations = rows.reduce(sums, BLOCK_ROWS, n_jobs)
+    equations = rows.reduce(sums, MOMENT_ROWS, n_jobs)
     return leading_eigenvectors(equations.gram, size)[1]
 
 
@@ -64,7 +64,7 @@ def target_directions(
     ridge on these few features is the ridge on all landmarks, with the same alpha.
     """
     check_positive(alpha, "alpha", "it is added to the kernel's diagonal")
-    equations = rows.reduce(sums, BLOCK_ROWS, n_jobs)
+    equations = rows.reduce(sums, MOMENT_ROWS, n_jobs)
     solutions = orthonormal(solve_ridge(equations, alpha, fit_intercept=True).coefficients)
     solutions = solutions[:, :size]
     leading = leading_eigenvectors(equations.gram, size)[1]

@@ -20,15 +20,13 @@ from kernelsieve.features.frequencies import (
     StructuredFrequencies,
     modified_frequencies,
     orthogonal_frequencies,
-    plain_frequencies,
-    product_frequencies,
     structured_frequencies,
 )
-from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
+from kernelsieve.kernels import Product
 from kernelsieve.sources.base import Block, Source
 
 FREQUENCIES = ("plain", "orthogonal", "structured", "modified")
-BLOCK_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
+PACKED_ROWS = 512  # at least, in a product with dense frequencies: each packs them anew
 STRUCTURED_ENTRIES = 12  # numbers that stand for one structured frequency
 PANEL = 1024  # frequencies at a time
 ANGLES = 2**19  # at a time: they stay in the cache until their cosines are written
@@ -158,17 +156,16 @@ class FourierFeatures(FeatureMap):
     ) -> tuple[NDArray[np.float64] | StructuredFrequencies, NDArray[np.float64]]:
         """Frequencies and their weights."""
         kernel, d = self.kernel_, X.shape[1]
-        if not isinstance(kernel, Gaussian | Laplacian | Matern | Product):
+        if not kernel.has_frequencies:
             raise ValueError(
                 f"kernel={kernel!r} has no Fourier features: use Gaussian, Laplacian, Matern or "
                 "Product"
             )
         if self.frequencies == "plain":
-            if not isinstance(kernel, Product):
-                return plain_frequencies(kernel, d, count, rng), np.ones(count)
-            _check_categories(kernel, X)
-            return product_frequencies(kernel, d, count, rng), np.ones(count)
-        if isinstance(kernel, Laplacian | Product):
+            if isinstance(kernel, Product):
+                _check_categories(kernel, X)
+            return kernel.frequencies(d, count, rng), np.ones(count)
+        if not kernel.radial:
             raise ValueError(
                 f"frequencies={self.frequencies!r} needs a kernel of |x - y|, which {kernel!r} is "
                 "not: use 'plain', or Matern with nu=0.5"
@@ -226,7 +223,7 @@ class FourierFeatures(FeatureMap):
 
     def _block_rows(self, dtype: Any) -> int:
         rows = super()._block_rows(dtype)
-        return max(rows, BLOCK_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
+        return max(rows, PACKED_ROWS) if isinstance(self.frequencies_, np.ndarray) else rows
 
 
 def _check_categories(kernel: Product, X: Source) -> None:

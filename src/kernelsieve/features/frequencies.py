@@ -22,11 +22,9 @@ from scipy.special import betainc, betaincinv, gammaincc, gammainccinv
 from kernelsieve._native.fourier import structured_angles
 from kernelsieve._native.lanes import LANES
 from kernelsieve._state import FLOATS, Persistent, array, whole, wrong
-from kernelsieve.kernels import Gaussian, Laplacian, Matern, Product
+from kernelsieve.kernels import Gaussian, Kernel, Matern
+from kernelsieve.kernels.families import HIGHEST_FREQUENCY
 from kernelsieve.sketches.base import power_of_two
-
-Radial = Gaussian | Matern  # kernels of |x - y|
-Stationary = Radial | Laplacian
 
 # Directions in a block. In fewer dimensions they are the first coordinates of as many orthogonal
 # ones: still uniform, and still with sum w w^T closer to its mean than independent ones.
@@ -34,63 +32,12 @@ SMALLEST_BLOCK = 64
 
 FINE_STRIDES = LANES.bit_length() - 1  # rotations inside a vector: 1, 2, 4, ...
 
-# A rough Matern kernel draws frequencies without bound: beyond this all are noise alike.
-HIGHEST = 1e18
-
-
-def plain_frequencies(
-    kernel: Stationary, n_features: int, count: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Independent frequencies, of shape (n_features, count).
-
-    Examples
-    --------
-    >>> from kernelsieve.kernels import Gaussian
-    >>> plain_frequencies(Gaussian(0.5), 3, 4, np.random.default_rng(0)).shape
-    (3, 4)
-    """
-    if isinstance(kernel, Laplacian):
-        return kernel.gamma * rng.standard_cauchy((n_features, count))
-    return rng.standard_normal((n_features, count)) * normal_scales(kernel, count, rng)
-
-
-def normal_scales(kernel: Radial, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Factors that turn standard normal vectors into frequencies of the kernel."""
-    if isinstance(kernel, Gaussian):
-        return np.full(count, math.sqrt(2.0 * kernel.gamma))
-    with np.errstate(divide="ignore"):
-        stretch = np.sqrt(2.0 * kernel.nu / rng.chisquare(2.0 * kernel.nu, size=count))
-    return np.minimum(stretch, HIGHEST) / kernel.length_scale
-
-
-def product_frequencies(
-    kernel: Product, n_features: int, count: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Independent frequencies of a product kernel's scaled points, of shape (n_features, count).
-
-    Each column has the frequencies of its own one-dimensional kernel. Those of a category are 0,
-    or uniform on the circle, where the mean of cos(w (u - v)) is 0 for different integers.
-    """
-    families, rates = kernel.families_for(n_features), kernel.rates_for(n_features)
-    frequencies = np.zeros((n_features, count))
-    for column in kernel.active(n_features):
-        if families[column] == "categorical":
-            other = rng.random(count) >= math.exp(-rates[column])
-            frequencies[column] = np.where(other, rng.uniform(-math.pi, math.pi, count), 0.0)
-        elif families[column] == "laplacian":
-            frequencies[column] = rng.standard_cauchy(count)
-        elif families[column] == "gaussian":
-            frequencies[column] = math.sqrt(2.0) * rng.standard_normal(count)
-        else:  # Student's t, with 2 nu degrees of freedom
-            frequencies[column] = rng.standard_t(3 if families[column] == "matern32" else 5, count)
-    return frequencies
-
 
 # --- orthogonal blocks ---------------------------------------------------------------------------
 
 
 def orthogonal_frequencies(
-    kernel: Radial, n_features: int, count: int, rng: np.random.Generator
+    kernel: Kernel, n_features: int, count: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Blocks of orthogonal frequencies (Yu et al., 2016), of shape (n_features, count)."""
     width = _block_size(n_features, count)
@@ -102,7 +49,7 @@ def orthogonal_frequencies(
         signed = basis[:n_features] * np.sign(np.diag(triangle))
         directions[:, start : start + size] = signed
     lengths = np.sqrt(rng.chisquare(width, size=count))
-    return directions * (lengths * normal_scales(kernel, count, rng))
+    return directions * (lengths * kernel.frequency_scales(count, rng))
 
 
 def _block_size(n_features: int, count: int) -> int:
@@ -187,7 +134,7 @@ class StructuredFrequencies(Persistent):
 
 
 def structured_frequencies(
-    kernel: Radial, n_features: int, count: int, rng: np.random.Generator
+    kernel: Kernel, n_features: int, count: int, rng: np.random.Generator
 ) -> StructuredFrequencies:
     """Draw signs, rotations and lengths.
 
@@ -206,7 +153,7 @@ def structured_frequencies(
         _draw_tree(fine[b], coarse[b], rng)
     lengths = np.zeros(n_blocks * width)  # of frequencies that nobody asked for: zero
     lengths[:count] = np.sqrt(rng.chisquare(width, size=count) / width)
-    lengths[:count] *= normal_scales(kernel, count, rng)
+    lengths[:count] *= kernel.frequency_scales(count, rng)
     return StructuredFrequencies(
         n_features,
         count,
@@ -246,7 +193,7 @@ def _random_turns(count: int, half: int, rng: np.random.Generator) -> NDArray[np
 
 
 def modified_frequencies(
-    kernel: Radial,
+    kernel: Kernel,
     sides: NDArray[np.float64],
     n_rows: int,
     alpha: float,
@@ -407,10 +354,11 @@ class _MaternDensity(_RadialDensity):
         t = betaincinv(self.nu, 0.5 * self.n_features, probability)
         with np.errstate(divide="ignore"):
             radius = np.sqrt(2.0 * self.nu * (1.0 - t) / t)
-        return np.minimum(radius, HIGHEST) / self.length_scale
+        return np.minimum(radius, HIGHEST_FREQUENCY) / self.length_scale
 
 
-def _radial_density(kernel: Radial, n_features: int) -> _RadialDensity:
+def _radial_density(kernel: Kernel, n_features: int) -> _RadialDensity:
     if isinstance(kernel, Gaussian):
         return _GaussianDensity(n_features, kernel.gamma)
+    assert isinstance(kernel, Matern)
     return _MaternDensity(n_features, kernel.length_scale, kernel.nu)

@@ -20,7 +20,7 @@ from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.series import TRUNCATION, SeriesRows
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.kernels.zonal import SphericalKernel, gegenbauer, gegenbauer_coefficients
 from kernelsieve.sketches.srht import random_signs
 
@@ -89,26 +89,26 @@ class GegenbauerFeatures(FeatureMap):
 
     unbiased: ClassVar[bool] = True
 
-    _series: Series | None
+    series_: Series | None
 
     _state_fields: ClassVar = {
         "directions_": array("d", "s"),
-        "_signs": array("terms", "s", dtype=(np.int8,), low=-1, high=1),
-        "_series": optional(instance(Series)),
+        "signs_": array("terms", "s", dtype=(np.int8,), low=-1, high=1),
+        "series_": optional(instance(Series)),
     }
-    _not_stored: ClassVar = dict.fromkeys(("truncation_degree_", "_weights"), "computed")
+    _not_stored: ClassVar = dict.fromkeys(("truncation_degree_", "weights_"), "computed")
 
     def _complete(self) -> None:
         super()._complete()
-        series, d = self._series, self.n_features_in_
-        if (series is None) != isinstance(self.kernel_, SphericalKernel):
-            wrong("_series", "is there for a kernel of the angle, or missing for another one")
+        series, d = self.series_, self.n_features_in_
+        if (series is None) != self.kernel_.spherical:
+            wrong("series_", "is there for a kernel of the angle, or missing for another one")
         if series is not None and series.center is not None and len(series.center) != d:
-            wrong("_series", f"is centred in {len(series.center)} columns instead of {d}")
-        self._weights = self._computed_weights(d)
-        if len(self._signs) != sum(map(len, self._weights)):
-            wrong("_signs", f"are for {len(self._signs)} terms")
-        self.truncation_degree_ = len(self._weights) - 1 if series is None else series.degree
+            wrong("series_", f"is centred in {len(series.center)} columns instead of {d}")
+        self.weights_ = self._computed_weights(d)
+        if len(self.signs_) != sum(map(len, self.weights_)):
+            wrong("signs_", f"are for {len(self.signs_)} terms")
+        self.truncation_degree_ = len(self.weights_) - 1 if series is None else series.degree
         self.n_components_ = self.directions_.shape[1]
 
     def __init__(
@@ -140,27 +140,27 @@ class GegenbauerFeatures(FeatureMap):
         alpha = 1.0 if self.alpha is None else self.alpha
         check_positive(alpha, "alpha", "it is added to the kernel's diagonal")
         check_positive(self.eps, "eps", "it is the spectral error to aim at")
-        self._series = None
+        self.series_ = None
         self.kernel_.diag(X)  # says so if it overflows X's float type
-        if not isinstance(self.kernel_, SphericalKernel):
+        if not self.kernel_.spherical:
             if not isinstance(self.kernel_, SeriesKernel):
                 raise ValueError(
                     f"kernel={self.kernel_!r} is neither a function of the angle nor a Taylor "
                     "series: use NystromFeatures or FourierFeatures"
                 )
             tolerance = 0.5 * TRUNCATION * self.eps * alpha
-            self._series = self.kernel_.series_of(X, tolerance, self.center)
+            self.series_ = self.kernel_.series_of(X, tolerance, self.center)
         d, size = X.shape[1], int(self.n_components)
         self.directions_ = unit_directions(d, size, stream(seed, "directions"))
         terms = sum(map(len, self._computed_weights(d)))
         signs = random_signs(terms * size, stream(seed, "signs"))
-        self._signs = signs.reshape(terms, size)
+        self.signs_ = signs.reshape(terms, size)
         self._complete()
 
     def _computed_weights(self, d: int) -> list[NDArray[np.float64]]:
         """What the functions of the length are multiplied by, for each degree."""
-        if self._series is not None:
-            return series_weights(self._series.degree, d)
+        if self.series_ is not None:
+            return series_weights(self.series_.degree, d)
         assert isinstance(self.kernel_, SphericalKernel)
         coefficients = gegenbauer_coefficients(self.kernel_, LAST_DEGREE, d)
         top = float(self.kernel_.of_cosine(np.ones(1), d)[0])
@@ -171,23 +171,23 @@ class GegenbauerFeatures(FeatureMap):
         return [np.array([scale]) for scale in scales]
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        if self._series is None:
+        if self.series_ is None:
             unit, amplitudes = polar(self.kernel_, X)
             assert amplitudes is not None
             scales = amplitudes[:, None]
         else:
-            rows = SeriesRows.of(self._series, X)
+            rows = SeriesRows.of(self.series_, X)
             unit, scales = rows.unit(), rows.scales
         cosines = unit @ self.directions_.astype(X.dtype)
         np.clip(cosines, -1.0, 1.0, out=cosines)
-        signs = self._signs.astype(X.dtype)
+        signs = self.signs_.astype(X.dtype)
         out[...] = 0.0
-        polynomials = gegenbauer(cosines, len(self._weights) - 1, self.n_features_in_)
+        polynomials = gegenbauer(cosines, len(self.weights_) - 1, self.n_features_in_)
         stop = 0
         for w, polynomial in enumerate(polynomials):
-            weights = self._weights[w].astype(X.dtype)
+            weights = self.weights_[w].astype(X.dtype)
             start, stop = stop, stop + len(weights)
-            lengths = scales if self._series is None else scales[:, w::2]
+            lengths = scales if self.series_ is None else scales[:, w::2]
             # Every term has a sign of its own. That makes the cross terms of functions of the
             # length vanish in the mean, and keeps degrees from adding up where x is close to w.
             out += ((lengths * weights) @ signs[start:stop]) * polynomial

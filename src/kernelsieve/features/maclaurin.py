@@ -17,7 +17,7 @@ from kernelsieve.products.degrees import DegreeColumns
 CHUNK = 64  # features whose signs are held at a time
 PAIR_ROWS = 256
 TINY = np.finfo(np.float64).tiny
-BLOCK_ROWS = 8192  # large: the signs are made anew for every block
+SIGNED_ROWS = 8192  # large: the signs are made anew for every block
 DENSE_ENTRIES = 2**22  # of a dense block, which is copied; its products take longer than the signs
 
 
@@ -117,9 +117,9 @@ class MaclaurinFeatures(SeriesFeatures):
         self.n_jobs = n_jobs
 
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
-        masses = degree_masses(self._series, X, self.n_jobs)
+        masses = degree_masses(self.series_, X, self.n_jobs)
         some = X[keyed_rows(X.shape[0], PAIR_ROWS, seed, "pairs")].astype(np.float64)
-        errors = squared_errors(SeriesRows.of(self._series, some), X.shape[0], masses.sum())
+        errors = squared_errors(SeriesRows.of(self.series_, some), X.shape[0], masses.sum())
         # Rows that are not among the pairs, or that have no error at all, count by their mass.
         return np.maximum(np.sqrt(errors), masses / max(masses.sum(), TINY))
 
@@ -127,7 +127,7 @@ class MaclaurinFeatures(SeriesFeatures):
         self._seed, self._first_draws = seed, first_draws(seed)
 
     def _block_rows(self, dtype: Any) -> int:
-        return BLOCK_ROWS
+        return SIGNED_ROWS
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         size = X.shape[0] if sp.issparse(X) else max(PAIR_ROWS, DENSE_ENTRIES // X.shape[1])

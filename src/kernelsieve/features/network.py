@@ -80,9 +80,9 @@ class NetworkFeatures(FeatureMap):
         "_seed": whole(0, 2**128),
         "_first_draws": text,
     }
-    _not_stored: ClassVar = {"_network": "drawn again from the seed"}
+    _not_stored: ClassVar = {"network_": "drawn again from the seed"}
 
-    _network: Any
+    network_: Any
 
     def _complete(self) -> None:
         super()._complete()
@@ -134,11 +134,11 @@ class NetworkFeatures(FeatureMap):
     def _draw(self) -> None:
         published: Any = Layer if isinstance(self.kernel_, ArcCosine) else Tangents
         network = ActivationLayer if self._one_layer else published
-        self._network = network.draw(self.kernel_, self.n_features_in_, self._size, self._seed)
-        self.n_components_ = self._network.size
+        self.network_ = network.draw(self.kernel_, self.n_features_in_, self._size, self._seed)
+        self.n_components_ = self.network_.size
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        self._network.fill(X, out)
+        self.network_.fill(X, out)
 
 
 def first_normals(seed: int) -> str:

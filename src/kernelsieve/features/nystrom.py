@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ ROWS = {
     "leverage": leverage_landmarks,
     "rpcholesky": rpcholesky_landmarks,
 }
-BLOCK_ROWS = 512  # at least: the landmarks and the triangle are read once a block
+WHITENED_ROWS = 512  # at least: the landmarks and the triangle are read once a block
 
 
 class NystromFeatures(FeatureMap):
@@ -229,22 +230,29 @@ class NystromFeatures(FeatureMap):
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         # In the finer of the two float types, that of the fit and that of X: the landmarks know.
-        C = self._raw_block(X)
+        C = self.raw_block(X)
         if _is_square(self.whitening_):
             times_upper(C, self.whitening_, out)
         else:
             np.matmul(C, self.whitening_, out=out)
 
-    def _raw_block(self, X: Any) -> NDArray[Any]:
+    def raw_block(self, X: Any) -> NDArray[Any]:
         return self.kernel_.between(self._spelled_out(X), self.landmarks_, n_jobs=1)
 
+    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        weights = self.whitening_.astype(np.float64) @ weights
+        if not isinstance(self.landmarks_, np.ndarray):
+            return lambda rows: self.kernel_.between(rows, self.landmarks_, 1) @ weights
+        kernel = self.kernel_.against(self.landmarks_.astype(np.float64))
+        return lambda rows: kernel(rows) @ weights
+
     @property
-    def _mixing(self) -> NDArray[Any] | None:
+    def mixing(self) -> NDArray[Any] | None:
         # With many landmarks for each feature the sums over raw blocks would cost more.
         return self.whitening_ if _is_square(self.whitening_) else None
 
     def _block_rows(self, dtype: Any) -> int:
-        return max(BLOCK_ROWS, super()._block_rows(dtype))
+        return max(WHITENED_ROWS, super()._block_rows(dtype))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

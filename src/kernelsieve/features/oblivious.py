@@ -25,7 +25,7 @@ WIDEST = 8.0
 # A degree that gets few of the columns needs no more than this much above its own share, ...
 SHARE_FACTOR = 2.0
 FEWEST_WIDE = 2048  # ... or this, which keeps the low degrees that it is made of exact or close
-BLOCK_BYTES = 2**23  # of the sketches of all degrees for a block of rows
+SKETCH_BYTES = 2**23  # of the sketches of all degrees for a block of rows
 
 
 class ObliviousFeatures(SeriesFeatures):
@@ -141,7 +141,7 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _importance(self, X: Any, seed: int) -> NDArray[np.float64]:
         # The squared error in m columns is (mass^2 + mean of K_w^2) / m: the first is what counts.
-        return degree_masses(self._series, X, self.n_jobs)
+        return degree_masses(self.series_, X, self.n_jobs)
 
     def _draw(self, blocks: list[DegreeColumns], n_features: int, seed: int) -> None:
         check_choice(self.compress, "compress", ("srht", "gaussian"))
@@ -190,7 +190,7 @@ class ObliviousFeatures(SeriesFeatures):
 
     def _block_rows(self, dtype: Any) -> int:
         row_bytes = max(1, sum(self._sizes.values())) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, FEWEST_ROWS, 256))
+        return int(np.clip(SKETCH_BYTES // row_bytes, FEWEST_ROWS, 256))
 
     def _fill_random(self, blocks: list[DegreeColumns], unit: Any, out: NDArray[Any]) -> None:
         powers = self._tree.powers(unit)

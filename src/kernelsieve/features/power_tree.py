@@ -32,12 +32,12 @@ class PowerTree:
 
     Attributes
     ----------
-    root : Leaf or Node
+    root : PowerLeaf or PowerNode
     dense_leaves : bool
         Whether the leaves use the rows without a sketch.
     """
 
-    root: Leaf | Node
+    root: PowerLeaf | PowerNode
     dense_leaves: bool
 
     @classmethod
@@ -72,7 +72,7 @@ class PowerTree:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class PowerLeaf:
     """u itself, or an OSNAP of it if u is longer than the tree is wide."""
 
     sizes: dict[int, int]
@@ -93,7 +93,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class PowerNode:
     """u^(x)k from sketches of u^(x)ceil(k/2) on the left and u^(x)floor(k/2) on the right.
 
     A TensorSRHT whose pairs of mixed coordinates are all different, and each coordinate is in
@@ -108,8 +108,8 @@ class Node:
     """
 
     sizes: dict[int, int]
-    left: Leaf | Node
-    right: Leaf | Node
+    left: PowerLeaf | PowerNode
+    right: PowerLeaf | PowerNode
     left_signs: dict[int, NDArray[np.int8]]
     right_signs: dict[int, NDArray[np.int8]]
     places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -216,12 +216,14 @@ class StoredDraws:
         return left, self.next(array(count, dtype=INT64, low=0, high=n_right - 1))
 
 
-def _grow(n_features: int, widths: dict[int, int], draws: Draws, path: str) -> Leaf | Node:
+def _grow(
+    n_features: int, widths: dict[int, int], draws: Draws, path: str
+) -> PowerLeaf | PowerNode:
     degrees = set(widths)
     if degrees == {1}:
         if power_of_two(n_features) <= widths[1]:
-            return Leaf({1: n_features}, None)
-        return Leaf({1: widths[1]}, draws.osnap(n_features, widths[1], path))
+            return PowerLeaf({1: n_features}, None)
+        return PowerLeaf({1: widths[1]}, draws.osnap(n_features, widths[1], path))
     joined = sorted(degrees - {1})
     left, right = (
         _grow(n_features, _widest(half, which, widths), draws, f"{path} {side}")
@@ -245,7 +247,7 @@ def _grow(n_features: int, widths: dict[int, int], draws: Draws, path: str) -> L
     sizes = {k: len(pairs[0]) for k, pairs in places.items()}
     if 1 in degrees:
         sizes[1] = left.sizes[1]
-    return Node(sizes, left, right, left_signs, right_signs, places)
+    return PowerNode(sizes, left, right, left_signs, right_signs, places)
 
 
 def _widest(

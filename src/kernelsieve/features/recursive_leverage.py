@@ -16,7 +16,7 @@ from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.cholesky import inverse_of, inverse_of_lower, regularised_cholesky
 from kernelsieve.linalg.whitening import times_upper
 
-BLOCK_ROWS = 1024
+SCORED_ROWS = 1024  # whose kernels with the sample a thread holds at a time
 # Rows of a sample for each direction above the ridge. A group of rows that a sample misses gets
 # scores of 1: with 2 rows for each direction landmarks are up to three times worse, with 8 rarely.
 ROWS_PER_DIRECTION = 8.0
@@ -156,7 +156,7 @@ def leverage_scores(
         explained = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
         scores[part] = (kernel.diag(here) - explained) / lambda_
 
-    map_row_blocks(block, len(rows), BLOCK_ROWS, n_jobs)
+    map_row_blocks(block, len(rows), SCORED_ROWS, n_jobs)
     return np.clip(scores, np.finfo(X.dtype).eps, 1.0)
 
 

@@ -21,13 +21,8 @@ from kernelsieve.features.nystrom import NystromFeatures
 from kernelsieve.features.oblivious import ObliviousFeatures
 from kernelsieve.kernels import (
     ArcCosine,
-    Gaussian,
     Kernel,
-    Laplacian,
-    Matern,
     NeuralTangent,
-    Product,
-    SeriesKernel,
     SmoothLaplacian,
 )
 from kernelsieve.sketches import SRHT
@@ -38,7 +33,7 @@ from kernelsieve.sources.base import Source
 # Random features for each column that they are mixed into. Those that the landmarks explain, such
 # as exact low degrees, then cost nothing.
 WIDER = 4
-BLOCK_BYTES = 2**23  # of the random features of a block of rows
+RANDOM_BYTES = 2**23  # of the random features of a block of rows
 
 
 class ResidualFeatures(FeatureMap):
@@ -117,9 +112,9 @@ class ResidualFeatures(FeatureMap):
         "_signs": optional(array("wide", dtype=(np.int8,), low=-1, high=1)),
         "_places": optional(array("m", dtype=INT64, low=0)),
     }
-    _not_stored: ClassVar = {"_mixture": "in _signs and _places"}
+    _not_stored: ClassVar = {"mixture_": "in _signs and _places"}
 
-    _mixture: SampledSRHT | None
+    mixture_: SampledSRHT | None
 
     def _complete(self) -> None:
         super()._complete()
@@ -127,11 +122,11 @@ class ResidualFeatures(FeatureMap):
         n_listed, n_random = self.coefficients_.shape
         if n_listed != (0 if self.landmark_map_ is None else self.landmark_map_.n_components_):
             wrong("coefficients_", f"are for {n_listed} features of landmarks")
-        self._mixture = None
+        self.mixture_ = None
         if self._signs is not None and self._places is not None:
             if len(self._signs) != wide or self._places.max(initial=0) >= power_of_two(wide):
                 wrong("_signs", f"are not for {wide} random features")
-            self._mixture = SampledSRHT(wide, n_random, self._signs, self._places)
+            self.mixture_ = SampledSRHT(wide, n_random, self._signs, self._places)
         elif wide != n_random:
             wrong("coefficients_", f"are for {n_random} of {wide} random features")
         self.n_components_ = n_listed + n_random
@@ -172,12 +167,12 @@ class ResidualFeatures(FeatureMap):
         options: dict[str, Any] = {"n_jobs": self.n_jobs}
         options["random_state"] = root_seed(stream(seed, "random"))
         self.random_map_ = random_map(self.kernel_, WIDER * n_random, self.alpha, options).fit(X)
-        self._mixture = None
+        self.mixture_ = None
         # If there are no more random features than columns, they are the whole kernel.
         if (wide := self.random_map_.n_components_) > n_random:
-            self._mixture = SRHT(wide, n_random).sample(stream(seed, "mixture"))
-        self._signs = None if self._mixture is None else self._mixture.signs
-        self._places = None if self._mixture is None else self._mixture.places
+            self.mixture_ = SRHT(wide, n_random).sample(stream(seed, "mixture"))
+        self._signs = None if self.mixture_ is None else self.mixture_.signs
+        self._places = None if self.mixture_ is None else self.mixture_.places
         self.coefficients_ = self._products()
         self.n_components_ = sum(self.coefficients_.shape)
 
@@ -201,7 +196,7 @@ class ResidualFeatures(FeatureMap):
     def _products(self) -> NDArray[np.float64]:
         """<z_j, phi>: z_j is the sum over landmarks l of whitening[l, j] k(l, .)."""
         if self.landmark_map_ is None:
-            size = self._mixture.size if self._mixture else self.random_map_.n_components_
+            size = self.mixture_.size if self.mixture_ else self.random_map_.n_components_
             return np.zeros((0, size))
         points = self.landmark_map_.landmarks_.astype(np.float64)
         whitening = self.landmark_map_.whitening_.astype(np.float64)
@@ -211,10 +206,10 @@ class ResidualFeatures(FeatureMap):
         """The mixed random features of rows, before the landmarks' part is taken off."""
         wide = np.empty((X.shape[0], self.random_map_.n_components_), dtype=X.dtype)
         self.random_map_._fill(X, wide)
-        if self._mixture is None:
+        if self.mixture_ is None:
             return wide
-        out = np.empty((X.shape[0], self._mixture.size), dtype=X.dtype)
-        self._mixture.fill(wide, out)
+        out = np.empty((X.shape[0], self.mixture_.size), dtype=X.dtype)
+        self.mixture_.fill(wide, out)
         return out
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
@@ -236,22 +231,22 @@ class ResidualFeatures(FeatureMap):
 
     def _block_rows(self, dtype: Any) -> int:
         row_bytes = max(1, 2 * self.random_map_.n_components_) * np.dtype(dtype).itemsize
-        return int(np.clip(BLOCK_BYTES // row_bytes, 32, 2048))
+        return int(np.clip(RANDOM_BYTES // row_bytes, 32, 2048))
 
 
 def random_map(
     kernel: Kernel, size: int, alpha: float | None, options: dict[str, Any]
 ) -> FeatureMap:
-    """The random features of a kernel, unbiased up to the end of its series."""
-    if isinstance(kernel, Gaussian | Matern):
+    """The unbiased random features of a kernel."""
+    if kernel.radial and kernel.has_frequencies:
         return FourierFeatures(size, kernel=kernel, frequencies="orthogonal", **options)
-    if isinstance(kernel, Laplacian | Product):
+    if kernel.has_frequencies:
         return FourierFeatures(size, kernel=kernel, **options)
     if isinstance(kernel, SmoothLaplacian):
         return BinningFeatures(size, kernel=kernel, **options)
     if isinstance(kernel, ArcCosine | NeuralTangent):
         return NetworkFeatures(size, kernel=kernel, **options)
-    if isinstance(kernel, SeriesKernel):
+    if kernel.has_series:
         return ObliviousFeatures(size, kernel=kernel, alpha=alpha, **options)
     raise ValueError(
         f"kernel={kernel!r} has no unbiased random features for what landmarks leave: use "

@@ -13,7 +13,7 @@ from kernelsieve._validation import check_matrix
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.cholesky import inverse_of_lower
 
-BLOCK_ROWS = 2048
+UPDATED_ROWS = 2048  # of the factor, by a thread at a time
 ROUNDING = 8.0  # errors of the float type that the residuals may hold, relative to k(x, x)
 
 
@@ -139,4 +139,4 @@ def _extend(
         explained = np.square(factor[rows, columns], dtype=np.float64).sum(axis=1)
         np.maximum(residuals[rows] - explained, 0.0, out=residuals[rows])
 
-    map_row_blocks(block, X.shape[0], BLOCK_ROWS, n_jobs)
+    map_row_blocks(block, X.shape[0], UPDATED_ROWS, n_jobs)

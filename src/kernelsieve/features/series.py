@@ -26,7 +26,7 @@ from kernelsieve._validation import check_positive
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import Gaussian, SeriesKernel
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.degrees import DegreeColumns, Monomials, share_columns
 from kernelsieve.products.multisets import count_of_degree
 from kernelsieve.sources.summaries import squared_norms
@@ -55,16 +55,16 @@ class SeriesFeatures(FeatureMap):
     truncation_degree_: int
 
     _state_fields: ClassVar = {
-        "_series": instance(Series),
+        "series_": instance(Series),
         "_blocks": list_of(instance(DegreeColumns), tuple),
     }
     _not_stored: ClassVar = dict.fromkeys(("truncation_degree_", "_monomials"), "computed")
 
     def _complete(self) -> None:
         super()._complete()
-        d, degree, center = self.n_features_in_, self._series.degree, self._series.center
+        d, degree, center = self.n_features_in_, self.series_.degree, self.series_.center
         if center is not None and len(center) != d:
-            wrong("_series", f"is centred in {len(center)} columns instead of {d}")
+            wrong("series_", f"is centred in {len(center)} columns instead of {d}")
         starts = [0, *(block.stop for block in self._blocks)]
         for block, start in zip(self._blocks, starts, strict=False):
             if not (block.start == start < block.stop and block.degree <= degree):
@@ -93,10 +93,10 @@ class SeriesFeatures(FeatureMap):
             self.kernel_.diag(X)  # says so if it overflows X's float type
         X, _ = polar(self.kernel_, X)
         tolerance = 0.5 * TRUNCATION * self.eps * alpha
-        self._series = self.kernel_.series_of(X, tolerance, self.center)
-        self.truncation_degree_ = self._series.degree
+        self.series_ = self.kernel_.series_of(X, tolerance, self.center)
+        self.truncation_degree_ = self.series_.degree
         self._blocks = share_columns(
-            np.flatnonzero(self._series.log_coefficients > -np.inf).tolist() or [0],
+            np.flatnonzero(self.series_.log_coefficients > -np.inf).tolist() or [0],
             self._importance(X, seed),
             X.shape[1],
             int(self.n_components),
@@ -128,7 +128,7 @@ class SeriesFeatures(FeatureMap):
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         X, amplitudes = polar(self.kernel_, X)
-        rows = SeriesRows.of(self._series, X)
+        rows = SeriesRows.of(self.series_, X)
         unit = rows.unit()
         others = [block for block in self._blocks if not block.exact]
         if others:

@@ -13,7 +13,8 @@ from scipy.special import gammainc, gammaln, logsumexp
 
 from kernelsieve._state import list_of, number, positive, whole
 from kernelsieve._validation import check_count, check_points, check_positive
-from kernelsieve.kernels.base import SeriesKernel, fill_gram
+from kernelsieve.kernels.base import SeriesKernel
+from kernelsieve.kernels.gram import fill_gram
 from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_POWER = 1000  # in model files: the power is as many products
@@ -55,7 +56,7 @@ class _DotProductKernel(SeriesKernel):
     @property
     def _suits_float32(self) -> bool:
         """Whether float32 holds the factors; a huge one is infinite there, and inf * 0 is NaN."""
-        return SMALLEST_FACTOR <= self._scale**2 <= 1 / SMALLEST_FACTOR
+        return SMALLEST_FACTOR <= self.scale**2 <= 1 / SMALLEST_FACTOR
 
     def _check_finite(self, values: NDArray[Any]) -> NDArray[Any]:
         if values.size and not np.isfinite([values.max(), values.min()]).all():
@@ -105,7 +106,7 @@ class Polynomial(_DotProductKernel):
             product *= base
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return math.sqrt(self.gamma)
 
     @property
@@ -145,7 +146,7 @@ class Exponential(_DotProductKernel):
         np.exp(product, out=product)
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return math.sqrt(self.gamma)
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
@@ -189,7 +190,7 @@ class InversePolynomial(_DotProductKernel):
             )
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return 1.0
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
@@ -238,7 +239,7 @@ class DotProduct(_DotProductKernel):
             product += product.dtype.type(a)
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return 1.0
 
     @property

@@ -13,7 +13,8 @@ from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.product import Product
 
-TILE_ROWS, TILE_COLUMNS = 128, 1024  # half a megabyte of float32
+STRIP_ROWS = 128
+STRIP_COLUMNS = 1024  # 128 x 1024 are half a megabyte of float32
 FEWEST_PANELS = 32
 LARGEST_PANEL = 1024  # rows
 
@@ -106,7 +107,7 @@ class KernelMatrix:
     def _panel_rows(self) -> int:
         """Rows of a panel: enough panels for all threads, by the number of rows alone."""
         wanted = -(-self.shape[0] // FEWEST_PANELS)
-        return min(LARGEST_PANEL, TILE_ROWS * max(1, -(-wanted // TILE_ROWS)))
+        return min(LARGEST_PANEL, STRIP_ROWS * max(1, -(-wanted // STRIP_ROWS)))
 
     def _narrow(self, V: NDArray[Any]) -> tuple[NDArray[Any], Array]:
         """Columns of size 1 in the float type of the tiles, and their sizes."""
@@ -147,12 +148,12 @@ class KernelMatrix:
         Left of the diagonal block of a symmetric matrix all was done by the panels above.
         """
         n, m = self.shape
-        buffer = np.empty(TILE_ROWS * TILE_COLUMNS, dtype=self.dtype)
+        buffer = np.empty(STRIP_ROWS * STRIP_COLUMNS, dtype=self.dtype)
         stop = min(panel.stop, n)
-        for start in range(panel.start if self.symmetric else 0, m, TILE_COLUMNS):
-            columns = slice(start, min(start + TILE_COLUMNS, m))
-            for top in range(panel.start, stop, TILE_ROWS):
-                rows = slice(top, min(top + TILE_ROWS, stop))
+        for start in range(panel.start if self.symmetric else 0, m, STRIP_COLUMNS):
+            columns = slice(start, min(start + STRIP_COLUMNS, m))
+            for top in range(panel.start, stop, STRIP_ROWS):
+                rows = slice(top, min(top + STRIP_ROWS, stop))
                 shape = rows.stop - rows.start, columns.stop - columns.start
                 tile = buffer[: shape[0] * shape[1]].reshape(shape)
                 self._tiles(rows, columns, tile)

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_non_negative
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import LARGEST, choice, instance, wrong
 from kernelsieve._validation import check_points
-from kernelsieve.kernels.base import Kernel, empty_gram
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.gram import TILE_ROWS, empty_gram
 
-BLOCK_ROWS = 256
 DIAGONAL_ROWS = 16
 INDEFINITE = {
     "sigmoid": "use 'exponential' or 'poly'",
@@ -95,7 +95,7 @@ class Pairwise(Kernel):
         def fill(rows: slice) -> None:
             gram[rows] = self._values(X[rows], Y)
 
-        map_row_blocks(fill, X.shape[0], BLOCK_ROWS, n_jobs)
+        map_row_blocks(fill, X.shape[0], TILE_ROWS, n_jobs)
         return gram
 
     def diag(self, X: Any) -> NDArray[Any]:

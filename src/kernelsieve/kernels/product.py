@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,72 +12,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._native.product_gram import GAUSSIAN
-from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW, warp_columns
-from kernelsieve._parallel import map_row_blocks
-from kernelsieve._state import Persistent, Rule, Sizes, choice, instance, list_of, number, optional
+from kernelsieve._state import choice, instance, list_of, number, optional
 from kernelsieve._validation import check_choice, check_points
-from kernelsieve.kernels.base import TILE_ROWS, Kernel, Tiles, empty_gram
-from kernelsieve.kernels.distance import distances, manhattan
-from kernelsieve.kernels.tiles import FAMILIES, PointTiles, family_codes, product_gram
-from kernelsieve.kernels.warps import Warp
-
-WARPS = {"identity": IDENTITY, "log": LOG, "knots": KNOTS}
-SHOWN = 6  # rates in a repr
-MOST_VALUES = 64  # that missing values of a numeric column are compared by
-MOST_LEVELS = 1024  # the same for a categorical column
-
-
-def log_distances(rates: NDArray[np.float64], families: Iterable[str]) -> NDArray[np.float64]:
-    """The logarithms of the kernels at distance 1, or of two categories, negated."""
-    s, t = np.sqrt(3.0) * rates, np.sqrt(5.0) * rates
-    smooth = {
-        "gaussian": rates**2,
-        "matern32": s - np.log1p(s),
-        "matern52": t - np.log1p(t + t * t / 3.0),
-    }
-    return np.array([smooth.get(family, rates)[i] for i, family in enumerate(families)])
-
-
-@dataclass(frozen=True)
-class Reference(Persistent):
-    """Some values of a column, and the share of the rows that each stands for."""
-
-    values: tuple[float, ...]
-    weights: tuple[float, ...]
-
-    _state_fields: ClassVar = {
-        "values": list_of(number(), tuple),
-        "weights": list_of(number(0.0, 1.0), tuple),
-    }
-
-    def __post_init__(self) -> None:
-        total = sum(self.weights)
-        if len(self.values) != len(self.weights) or not (total <= 1.0 + 1e-6):
-            raise ValueError(
-                f"{len(self.values)} values with {len(self.weights)} weights that sum to {total}: "
-                "each value needs a weight, and they sum to 1"
-            )
-
-    @classmethod
-    def of(cls, column: NDArray[Any], most: int) -> Reference:
-        """The distinct values of a column if they are at most ``most``; else quantiles."""
-        known = np.sort(column[~np.isnan(column)].astype(np.float64))
-        values, counts = np.unique(known, return_counts=True)
-        if len(values) > most:
-            values = known[((np.arange(most) + 0.5) / most * len(known)).astype(np.int64)]
-            values, counts = np.unique(values, return_counts=True)
-        weights = counts / max(1, counts.sum())
-        return cls(tuple(values.tolist()), tuple(weights.tolist()))
-
-
-def _one_or_each(rule: Rule) -> Rule:
-    """The rule of one value for all columns, or of a tuple of one for each."""
-    each = list_of(rule, tuple)
-
-    def check(value: Any, where: str, sizes: Sizes) -> Any:
-        return (each if isinstance(value, tuple) else rule)(value, where, sizes)
-
-    return check
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.distance_gram import distances, gaussian_against, manhattan
+from kernelsieve.kernels.families import FAMILIES, family_codes, family_frequencies, log_distances
+from kernelsieve.kernels.gram import empty_gram
+from kernelsieve.kernels.missing import MOST_LEVELS, MOST_VALUES, Reference, multiply_missing
+from kernelsieve.kernels.per_column import as_strings, checked_rates, one_or_each
+from kernelsieve.kernels.tiles import PointTiles, Tiles, product_gram
+from kernelsieve.kernels.warps import CompiledWarps, Warp
+from kernelsieve.kernels.words import product_text
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,18 +70,21 @@ class Product(Kernel):
     references: Any = None
 
     allows_missing: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
+    has_rates: ClassVar[bool] = True
+    has_frequencies: ClassVar[bool] = True
     _state_fields: ClassVar = {
-        "rates": _one_or_each(number(0.0, 1e150)),
-        "families": _one_or_each(choice(*FAMILIES)),
+        "rates": one_or_each(number(0.0, 1e150)),
+        "families": one_or_each(choice(*FAMILIES)),
         "warps": optional(list_of(instance(Warp), tuple)),
         "references": optional(list_of(instance(Reference), tuple)),
     }
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_field(self, "rates", _numbers(self.rates))
+        set_field(self, "rates", checked_rates(self.rates))
         if not isinstance(self.families, str):
-            set_field(self, "families", _as_strings(self.families))
+            set_field(self, "families", as_strings(self.families))
         for name in ("warps", "references"):
             if getattr(self, name) is not None:
                 set_field(self, name, tuple(getattr(self, name)))
@@ -166,28 +114,7 @@ class Product(Kernel):
         }
 
     def __repr__(self) -> str:
-        if isinstance(self.rates, float):
-            rates = f"{self.rates:g}"
-        else:
-            shown = [f"{rate:.4g}" for rate in self.rates]
-            if len(shown) > SHOWN:
-                active = sum(rate > 0 for rate in self.rates)
-                rest = f"... ({active} of {len(shown)} columns active)"
-                shown = [*shown[:SHOWN], rest]
-            rates = f"[{', '.join(shown)}]"
-        return f"Product(rates={rates}, families={self._shown_families()}{self._shown_warps()})"
-
-    def _shown_families(self) -> str:
-        if isinstance(self.families, str):
-            return repr(self.families)
-        if len(set(self.families)) == 1:
-            return repr(self.families[0])
-        return repr(list(self.families)) if len(self.families) <= SHOWN else _counted(self.families)
-
-    def _shown_warps(self) -> str:
-        if self.warps is None:
-            return ""
-        return f", warps={_counted(warp.kind for warp in self.warps)}"
+        return product_text(self.rates, self.families, self.warps)
 
     @property
     def n_columns(self) -> int | None:
@@ -244,6 +171,15 @@ class Product(Kernel):
         total = float(effects.sum())
         return effects / total if total > 0 else effects
 
+    def product_factors(self) -> Product:
+        return self
+
+    def frequencies(
+        self, n_columns: int, count: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        families, rates = self.families_for(n_columns), self.rates_for(n_columns)
+        return family_frequencies(families, rates, count, rng)
+
     def scaled(self, factor: float) -> Product:
         """The same kernel with all rates multiplied by a factor.
 
@@ -283,17 +219,6 @@ class Product(Kernel):
     # --- points ----------------------------------------------------------------------------------
 
     def active(self, n_columns: int) -> NDArray[np.int64]:
-        """Find the columns with a rate above 0.
-
-        Parameters
-        ----------
-        n_columns : int
-            Number of columns of the rows.
-
-        Returns
-        -------
-        ndarray of int
-        """
         return np.flatnonzero(self.rates_for(n_columns) > 0)
 
     def points(self, X: Any) -> Any:
@@ -322,46 +247,16 @@ class Product(Kernel):
         return points
 
     def columns(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Scaled coordinates of some columns, each with a rate above 0.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-        columns : ndarray of int of shape (k,)
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-        """
         width = X.shape[1]
-        if width not in self._tables:  # made once: a server predicts one row at a time
-            self._tables[width] = self._warp_tables(width)
-        points = np.empty((X.shape[0], len(columns)))
-        arguments = (X, np.asarray(columns, dtype=np.int64), *self._tables[width], points)
-        warp_columns(*arguments)
-        return points
+        if width not in self._compiled:  # made once: a server predicts one row at a time
+            families, rates = self.families_for(width), self.rates_for(width)
+            self._compiled[width] = CompiledWarps.of(self.warps, families, rates)
+        return self._compiled[width].points(X, columns)
 
     @cached_property
-    def _tables(self) -> dict[int, tuple[Any, ...]]:
+    def _compiled(self) -> dict[int, CompiledWarps]:
         """The warps as compiled code reads them, by number of columns."""
         return {}
-
-    def _warp_tables(self, width: int) -> tuple[Any, ...]:
-        rates, families = self.rates_for(width), self.families_for(width)
-        warps = [Warp()] * width if self.warps is None else self.warps
-        kinds = [
-            RAW if family == "categorical" else WARPS[warp.kind]
-            for family, warp in zip(families, warps, strict=True)
-        ]
-        settings = [(w.center, w.scale, w.slope, r) for w, r in zip(warps, rates, strict=True)]
-        sizes = [len(warp.knots) for warp in warps]
-        return (
-            np.array(kinds, dtype=np.int64),
-            np.array(settings, dtype=np.float64),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            np.array([knot for warp in warps for knot in warp.knots], dtype=np.float64),
-            np.array([value for warp in warps for value in warp.values], dtype=np.float64),
-        )
 
     # --- Gram matrices ---------------------------------------------------------------------------
 
@@ -391,11 +286,25 @@ class Product(Kernel):
             parts = left[:, whole], right[:, whole], codes[whole], rates[whole]
             gram = product_gram(*parts, dtype, n_jobs)
         for place in np.flatnonzero(~whole):
-            lines = left[:, place], right[:, place]
-            self._multiply_missing(gram, int(columns[place]), d, *lines, n_jobs)
+            references = self.reference(int(columns[place]), d)
+            lines = left[:, place], right[:, place], codes[[place]], rates[[place]]
+            multiply_missing(gram, *lines, *references, n_jobs)
         if symmetric:
             np.fill_diagonal(gram, 1.0)
         return gram
+
+    def against(self, points: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        if self.references is not None:
+            return super().against(points)
+        d = points.shape[1]
+        active = self.active(d)
+        right, codes = self.columns(points, active), family_codes(self.families_for(d))[active]
+        rates = self.rates_for(d)[active]
+        if len(active) and (codes == GAUSSIAN).all():
+            return gaussian_against(lambda rows: self.columns(rows, active), right)
+        return lambda rows: product_gram(
+            self.columns(rows, active), right, codes, rates, np.float64, 1
+        )
 
     def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
         if sp.issparse(X) or sp.issparse(Y):
@@ -410,6 +319,10 @@ class Product(Kernel):
         return PointTiles(left, right, codes, self.rates_for(d)[columns], dtype)
 
     # --- missing values --------------------------------------------------------------------------
+
+    @property
+    def compares_missing(self) -> bool:
+        return self.references is not None
 
     def with_references(self, X: NDArray[Any]) -> Product:
         """The same kernel, with the columns of X to compare missing values by.
@@ -443,51 +356,12 @@ class Product(Kernel):
             points = points * self.rates_for(n_columns)[column]
         return points, np.array(reference.weights)
 
-    def _multiply_missing(
-        self,
-        gram: NDArray[Any],
-        column: int,
-        d: int,
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        n_jobs: int | None,
-    ) -> None:
-        """Multiply the kernel of a column with missing values into the kernels of the others."""
-        code, rate = family_codes(self.families_for(d))[[column]], self.rates_for(d)[[column]]
-        points, weights = self.reference(column, d)
-        if not len(points):
-            return  # a column without any values: nothing can be compared
-
-        def kernel(u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[Any]:
-            pair = np.nan_to_num(u)[:, None], np.nan_to_num(v)[:, None]
-            return product_gram(*pair, code, rate, gram.dtype, 1)
-
-        absent, to_left = np.isnan(right), kernel(right, points) @ weights
-
-        def multiply(rows: slice) -> None:
-            factor, missing = kernel(left[rows], right), np.isnan(left[rows])
-            factor[:, absent] = (kernel(left[rows], points) @ weights)[:, None]
-            factor[missing] = np.where(absent, 1.0, to_left)
-            gram[rows] *= factor
-
-        map_row_blocks(multiply, len(left), TILE_ROWS, n_jobs)
-
     def _active_families(self, n_columns: int) -> set[str]:
         """The families of the columns with a rate above 0."""
         families = self.families_for(n_columns)
         return {families[column] for column in self.active(n_columns)}
 
     def needs_dense_rows(self, n_columns: int) -> bool:
-        """Whether zeros have to be spelled out: for warps, and for categories.
-
-        Parameters
-        ----------
-        n_columns : int
-
-        Returns
-        -------
-        bool
-        """
         return self.warps is not None or "categorical" in self._active_families(n_columns)
 
     def _check_sparse(self, X: Any) -> None:
@@ -510,29 +384,3 @@ class Product(Kernel):
         if symmetric:
             np.fill_diagonal(gram, 1.0)
         return gram
-
-
-def _numbers(rates: Any) -> float | tuple[float, ...]:
-    """Valid rates; those that are numbers in a tuple already are returned as they are."""
-    values = np.asarray(rates, dtype=np.float64)
-    if values.ndim > 1 or values.size == 0:
-        raise ValueError(f"rates of shape {values.shape}: pass one number, or one for each column")
-    if not (np.isfinite(values).all() and (values >= 0).all()):
-        bad = values[~(np.isfinite(values) & (values >= 0))].flat[0]
-        raise ValueError(f"rates must be finite and >= 0, and {bad} is not: 0 leaves a column out")
-    if values.ndim == 0:
-        return rates if type(rates) is float else float(values)
-    if isinstance(rates, tuple) and all(type(rate) is float for rate in rates):
-        return rates
-    return tuple(values.tolist())
-
-
-def _as_strings(values: Any) -> tuple[Any, ...]:
-    return values if isinstance(values, tuple) else tuple(str(value) for value in values)
-
-
-def _counted(names: Iterable[str]) -> str:
-    """'12 x laplacian, 3 x categorical', in order of appearance."""
-    names = list(names)
-    counts = {name: names.count(name) for name in names}
-    return "<" + ", ".join(f"{count} x {name}" for name, count in counts.items()) + ">"

@@ -16,7 +16,7 @@ from kernelsieve.kernels.dot_product import (
     InversePolynomial,
     Polynomial,
 )
-from kernelsieve.kernels.learning import LearnedKernel
+from kernelsieve.kernels.likelihood import LearnedKernel
 from kernelsieve.kernels.pairwise import INDEFINITE, Pairwise
 from kernelsieve.kernels.product import Product
 from kernelsieve.kernels.smooth import SmoothLaplacian

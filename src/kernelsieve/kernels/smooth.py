@@ -13,7 +13,8 @@ from scipy.special import comb
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import positive, whole
 from kernelsieve._validation import check_points, check_positive
-from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, Kernel, empty_gram
+from kernelsieve.kernels.base import Kernel
+from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, empty_gram
 
 MOST_PIECES = 3
 
@@ -44,6 +45,7 @@ class SmoothLaplacian(Kernel):
     gamma: float = 1.0
     pieces: int = 2
 
+    bounded: ClassVar[bool] = True
     _state_fields: ClassVar = {"gamma": positive, "pieces": whole(1, MOST_PIECES)}
 
     def __post_init__(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,11 @@ from kernelsieve._native.product_gram import (
     multiply_materns,
 )
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS, empty_gram
+from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS, empty_gram
 
-FAMILIES = ("gaussian", "laplacian", "matern32", "matern52", "categorical")  # codes are indices
+if TYPE_CHECKING:
+    from kernelsieve.kernels.base import Kernel
+
 # Matern's polynomials are at most the inverse of their exponentials, so that neither overflows
 # float32 above this exponent. With so many columns at a time what lies below is less than 1e-16.
 POLYNOMIAL_COLUMNS = 32
@@ -26,9 +29,49 @@ LOWEST_EXPONENT = -87.0
 MIDDLE_ROWS = 101
 
 
-def family_codes(families: Iterable[str]) -> NDArray[np.int64]:
-    """What compiled code knows the families by."""
-    return np.array([FAMILIES.index(family) for family in families], dtype=np.int64)
+class Tiles(Protocol):
+    """Tiles of the kernel matrix of X and Y."""
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        """Write k(X[rows], Y[columns]) into a contiguous array."""
+
+    def take(self, columns: NDArray[np.int64]) -> Tiles:
+        """The tiles of X and some rows of Y; X is shared."""
+
+
+@dataclass(frozen=True)
+class GramTiles:
+    """Tiles of any kernel, each from the Gram matrix of its rows."""
+
+    kernel: Kernel
+    X: Any
+    Y: Any
+
+    def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
+        out[...] = self.kernel.between(self.X[rows], self.Y[columns], 1)
+
+    def take(self, columns: NDArray[np.int64]) -> GramTiles:
+        return GramTiles(self.kernel, self.X, self.Y[columns])
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Scaled points of some columns, whose kernels are multiplied together in one loop.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n, k)
+    lines : ndarray of shape (k, m)
+    codes, rates : ndarray of shape (k,)
+    polynomial : bool
+        Whether the families have a polynomial beside the exponential.
+    """
+
+    points: NDArray[Any]
+    lines: NDArray[Any]
+    codes: NDArray[np.int64]
+    rates: NDArray[Any]
+    polynomial: bool
 
 
 class PointTiles:
@@ -62,33 +105,32 @@ class PointTiles:
     ) -> None:
         self.shape, self.dtype, self.function = (len(left), len(right)), np.dtype(dtype), function
         middle = np.where(codes == CATEGORICAL, 0.0, _middle(right))
-        self.chunks: list[tuple[Any, ...]] = []
+        self.chunks: list[_Chunk] = []
         for columns, polynomial in _chunks(codes):
             own = left[:, columns] - middle[columns]
             other = own if right is left else right[:, columns] - middle[columns]
             points = np.ascontiguousarray(own, dtype=dtype)
             lines = np.ascontiguousarray(other.T, dtype=dtype)
-            self.chunks.append(
-                (points, lines, codes[columns], rates[columns].astype(dtype), polynomial)
-            )
+            some = codes[columns], rates[columns].astype(dtype)
+            self.chunks.append(_Chunk(points, lines, *some, polynomial))
 
     def __call__(self, rows: slice, columns: slice, out: NDArray[Any]) -> None:
         """Write the kernel of some rows and columns into a contiguous array."""
         if not self.chunks:
             out[...] = 1
-        for place, (points, lines, codes, rates, polynomial) in enumerate(self.chunks):
+        for place, chunk in enumerate(self.chunks):
             part = out if place == 0 else np.empty_like(out)
             part[...] = 0
             one = self.dtype.type(1)
             # Compiled loops are vectors where rows are contiguous only.
-            pair = points[rows], np.ascontiguousarray(lines[:, columns]), codes
-            if polynomial:
+            pair = chunk.points[rows], np.ascontiguousarray(chunk.lines[:, columns]), chunk.codes
+            if chunk.polynomial:
                 factor = np.ones_like(part)
                 multiply_materns(*pair, one, self.dtype.type(LOWEST_EXPONENT), part, factor)
             else:
-                multiply_exponentials(*pair, rates, one, part)
+                multiply_exponentials(*pair, chunk.rates, one, part)
             self.function(part, out=part)
-            if polynomial:
+            if chunk.polynomial:
                 part *= factor
             if place:
                 out *= part
@@ -98,8 +140,8 @@ class PointTiles:
         some = copy.copy(self)
         some.shape = self.shape[0], len(columns)
         some.chunks = [
-            (points, np.ascontiguousarray(lines[:, columns]), *rest)
-            for points, lines, *rest in self.chunks
+            replace(chunk, lines=np.ascontiguousarray(chunk.lines[:, columns]))
+            for chunk in self.chunks
         ]
         return some
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW, warp_columns
 from kernelsieve._state import Persistent, choice, list_of, number, positive
 from kernelsieve._validation import check_choice
 
+CODES = {"identity": IDENTITY, "log": LOG, "knots": KNOTS}  # what compiled code knows them by
 KINDS = ("identity", "log", "knots")
 FITTED = ("identity", "log", "rank")
 MOST_KNOTS = 129
@@ -142,3 +145,51 @@ def quantile_knots(column: NDArray[np.float64]) -> tuple[tuple[float, ...], tupl
         distinct, ranks = distinct[chosen], ranks[chosen]
     values = (ranks - 0.5) * math.sqrt(12.0)
     return tuple(distinct.tolist()), tuple(values.tolist())
+
+
+@dataclass(frozen=True)
+class CompiledWarps:
+    """The warps and rates of all columns as compiled code reads them.
+
+    Attributes
+    ----------
+    kinds : ndarray of shape (d,)
+    settings : ndarray of shape (d, 4)
+        Centre, scale, slope and rate of each column.
+    starts : ndarray of shape (d + 1,)
+        Where the knots of each column start, and where the last ones end.
+    knots, values : ndarray of shape (n_knots,)
+    """
+
+    kinds: NDArray[np.int64]
+    settings: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    knots: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, warps: Sequence[Warp] | None, families: Sequence[str], rates: NDArray[np.float64]
+    ) -> Self:
+        """Those of columns of some families; categorical ones are read as they are."""
+        warps = [Warp()] * len(families) if warps is None else warps
+        kinds = [
+            RAW if family == "categorical" else CODES[warp.kind]
+            for family, warp in zip(families, warps, strict=True)
+        ]
+        settings = [(w.center, w.scale, w.slope, r) for w, r in zip(warps, rates, strict=True)]
+        sizes = [len(warp.knots) for warp in warps]
+        return cls(
+            np.array(kinds, dtype=np.int64),
+            np.array(settings, dtype=np.float64),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.array([knot for warp in warps for knot in warp.knots], dtype=np.float64),
+            np.array([value for warp in warps for value in warp.values], dtype=np.float64),
+        )
+
+    def points(self, X: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Warped values times rates, of some columns of rows: shape (n, k)."""
+        points = np.empty((X.shape[0], len(columns)))
+        tables = self.kinds, self.settings, self.starts, self.knots, self.values
+        warp_columns(X, np.asarray(columns, dtype=np.int64), *tables, points)
+        return points

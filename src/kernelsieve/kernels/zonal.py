@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from kernelsieve._state import list_of, number, whole
 from kernelsieve._validation import check_count, check_points
-from kernelsieve.kernels.base import MAX_DEGREE, Kernel, Series, SeriesKernel, fill_gram
-from kernelsieve.sources.base import as_source
+from kernelsieve.kernels.base import Kernel, SeriesKernel
+from kernelsieve.kernels.gram import fill_gram
+from kernelsieve.kernels.series import MAX_DEGREE, Series
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import squared_norms
 
 # Taylor coefficients from values on a circle of this radius: aliases are multiplied by
@@ -38,6 +40,8 @@ QUADRATURE = 512  # nodes on the half circle, for functions with a kink at its e
 
 class SphericalKernel(Kernel):
     """A power of the lengths of two rows times a function of the cosine of their angle."""
+
+    spherical: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -152,7 +156,7 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
         source = as_source(X)
         self._mean_point(source, center)
         source.reduce(lambda block: _check_unit(block.X, block.start))
-        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * self._total())
+        allowed = max(tol / max(1, source.shape[0]), SERIES_SHARE * self.total())
         folded = self.folded(allowed, min(LONGEST_SERIES, max_degree))
         with np.errstate(divide="ignore"):
             return Series(1.0, None, False, np.log(folded), 0.0)
@@ -169,12 +173,12 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
             folded[places[-1]] += max(0.0, float(total) - folded[places].sum())
         return folded
 
-    def _total(self) -> float:
+    def total(self) -> float:
         """f(1)."""
         return float(self._values(np.ones(1))[0])
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
         return 1.0
 
     def _log_coefficients(self, degree: int) -> NDArray[np.float64]:
@@ -182,7 +186,7 @@ class _NetworkKernel(SphericalKernel, SeriesKernel):
             return np.log(self.taylor(degree))
 
     def _log_tail(self, squared_radius: NDArray[np.float64], q: int) -> NDArray[np.float64]:
-        rest = self._total() - float(self.taylor(q).sum())
+        rest = self.total() - float(self.taylor(q).sum())
         with np.errstate(divide="ignore"):
             return np.log(max(rest, 0.0)) + (q + 1.0) * np.log(squared_radius)
 

@@ -43,7 +43,7 @@ from kernelsieve.learning.sides import Setting, Sides
 from kernelsieve.learning.solver import SolverChoice, choose_solver
 from kernelsieve.learning.transform import TransformTrial, choose_transform
 from kernelsieve.sources.base import Source
-from kernelsieve.sources.summaries import sampled_rows
+from kernelsieve.sources.marginals import sampled_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -219,7 +219,7 @@ def _fitted(
     features.fit(rows)
 
     def of_block(block: Block) -> NormalEquations:
-        return NormalEquations.of_block(features._transform_block(block.X), block.y, block.weights)
+        return NormalEquations.of_block(features.transform_block(block.X), block.y, block.weights)
 
     total: NormalEquations = rows.reduce(of_block, block_rows, n_jobs)
     return features, total
@@ -237,7 +237,7 @@ class _HeldOut:
         return self._summed(block.y[:, None] - self.path.predict(coordinates), block)
 
     def _coordinates(self, block: Block) -> NDArray[np.float64]:
-        return self.path.coordinates(dense(self.features._transform_block(block.X)))
+        return self.path.coordinates(dense(self.features.transform_block(block.X)))
 
     def _summed(self, residuals: NDArray[np.float64], block: Block) -> NDArray[np.float64]:
         share = block.weights_or_ones

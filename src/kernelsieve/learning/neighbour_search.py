@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels import Kernel, Product
+from kernelsieve.kernels import Kernel
 from kernelsieve.learning.neighbours import (
-    BLOCK_ROWS,
+    NEIGHBOUR_ROWS,
     LocalCorrection,
     LocalMetric,
     Near,
@@ -51,8 +51,8 @@ def metrics(kernel: Kernel, X: NDArray[Any], n_jobs: int | None) -> Iterator[Loc
     Learned rates know which columns matter, but only for what could be seen on few rows.
     """
     d = X.shape[1]
-    if isinstance(kernel, Product) and len(kernel.active(d)):
-        active = kernel.active(d)
+    active = kernel.active(d)
+    if len(active):
         yield _metric(active, *_moments(kernel, X, active, True, n_jobs), True, False)
     every = np.arange(d)
     moments = _moments(kernel, X, every, False, n_jobs)
@@ -414,7 +414,7 @@ class _Search:
         parts = map_row_blocks(
             lambda some: correction.neighbours(queries[some], left_out[some]),
             len(queries),
-            BLOCK_ROWS,
+            NEIGHBOUR_ROWS,
             self.n_jobs,
         )
         return Near.joined(parts)
@@ -434,5 +434,5 @@ def _kriged_by_blocks(
     def block(rows: slice) -> tuple[Array, Array]:
         return correction.kriged(near.of(rows), predicted[rows])
 
-    parts = map_row_blocks(block, len(near.places), BLOCK_ROWS, n_jobs)
+    parts = map_row_blocks(block, len(near.places), NEIGHBOUR_ROWS, n_jobs)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

@@ -31,10 +31,10 @@ from kernelsieve._state import (
     whole,
     wrong,
 )
-from kernelsieve.kernels import Kernel, Product
+from kernelsieve.kernels import Kernel
 
 BOX_POINTS = 128  # at most, that are searched together
-BLOCK_ROWS = 256  # whose neighbours a thread looks for at a time
+NEIGHBOUR_ROWS = 256  # whose neighbours a thread looks for at a time
 SORTED_TOGETHER = 8  # parts of the tree of boxes, for threads to build
 MOST_NOISE = 1e6
 
@@ -94,7 +94,6 @@ def values_of(kernel: Kernel, X: NDArray[Any], columns: Rows, warped: bool) -> A
     """A new array of the columns, or of the scaled coordinates of the product kernel."""
     if not warped:
         return X[:, columns].astype(np.float64)
-    assert isinstance(kernel, Product)
     return kernel.columns(X, columns)
 
 
@@ -158,9 +157,7 @@ class LocalCorrection(Persistent):
         columns = self.metric.columns
         if (columns >= n_columns).any():
             wrong("local_.metric", f"has a column {columns.max()} of {n_columns}")
-        if self.metric.warped and not (
-            isinstance(kernel, Product) and np.isin(columns, kernel.active(n_columns)).all()
-        ):
+        if self.metric.warped and not np.isin(columns, kernel.active(n_columns)).all():
             wrong("local_.metric", "needs a product kernel in which its columns count")
 
     def at(
@@ -176,7 +173,7 @@ class LocalCorrection(Persistent):
             added, explained = self.kriged(near, predicted[rows])
             return added, np.maximum(1.0 - explained, 0.0) + self.noise
 
-        parts = map_row_blocks(block, len(queries), BLOCK_ROWS, n_jobs)
+        parts = map_row_blocks(block, len(queries), NEIGHBOUR_ROWS, n_jobs)
         added = [part[0] for part in parts] or [np.empty((0, self.values.shape[1]))]
         return np.concatenate(added), np.concatenate([part[1] for part in parts] or [np.empty(0)])
 

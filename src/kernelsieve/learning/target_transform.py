@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._state import Persistent, choice, number, wrong
-from kernelsieve.sources.base import Source, recoded
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.changed import recoded
 
 NAMES = ("sqrt", "log")
 LARGEST = 1e300

@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
-class Columns(Protocol):
+class ColumnMatrix(Protocol):
     """A symmetric positive definite matrix of which some columns are computed at a time."""
 
     def product(self, block: Numbers, V: Array) -> Array:
@@ -63,7 +63,7 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
-class Limits:
+class StepLimits:
     """When steps end, and who is told.
 
     Attributes
@@ -98,12 +98,12 @@ def block_size(n_rows: int, entry_work: float) -> int:
 
 
 def descend(
-    A: Columns,
+    A: ColumnMatrix,
     right: Array,
     apply: Apply,
     size: int,
     rng: np.random.Generator,
-    limits: Limits,
+    limits: StepLimits,
     start: Array | None = None,
 ) -> tuple[Solution, Array]:
     """Solve A x = b for several right hand sides until every relative residual is below ``tol``.
@@ -114,7 +114,7 @@ def descend(
 
     Parameters
     ----------
-    A : Columns
+    A : ColumnMatrix
     right : ndarray of shape (n, k)
     apply : callable
         From a block of shape (n, k) to A times the block in float64: a pass over all of A, for
@@ -123,7 +123,7 @@ def descend(
         Rows of a block.
     rng : Generator
         Deals the blocks.
-    limits : Limits
+    limits : StepLimits
     start : ndarray of shape (n, k), optional
         A first guess. Rows that are not zero cost what a step does.
     """
@@ -162,7 +162,12 @@ class _Descent:
     """Where the descent is: x, its momentum, their residuals, and the best so far."""
 
     def __init__(
-        self, A: Columns, right: Array, size: int, rng: np.random.Generator, start: Array | None
+        self,
+        A: ColumnMatrix,
+        right: Array,
+        size: int,
+        rng: np.random.Generator,
+        start: Array | None,
     ) -> None:
         self.right, self.size, self.rng = right, size, rng
         norms = np.linalg.norm(right, axis=0)
@@ -183,7 +188,7 @@ class _Descent:
         self.mix = 1.0 / (1.0 + self.stride * smooth)
         self._rest()
 
-    def _begin(self, A: Columns, start: Array) -> None:
+    def _begin(self, A: ColumnMatrix, start: Array) -> None:
         """Take a guess for the systems where its residual is smaller than that of zero.
 
         The energy does not tell: that of a good ridge on landmarks may be above that of zero.
@@ -224,7 +229,7 @@ class _Descent:
         self._rest()
         return self.residual < before
 
-    def step(self, A: Columns) -> None:
+    def step(self, A: ColumnMatrix) -> None:
         """Solve for the coordinates of a block, and let the momentum carry on."""
         block = self._next_block()
         square = A.square(block)

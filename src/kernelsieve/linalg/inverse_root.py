@@ -15,7 +15,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from kernelsieve._parallel import row_blocks
 from kernelsieve.linalg.cholesky import regularised_cholesky
 
-BLOCK_ROWS = 4096  # of Z that are converted to float64 at once
+CONVERTED_ROWS = 4096  # of Z that are converted to float64 at once
 
 
 def inverse_root_vectors(
@@ -40,13 +40,13 @@ def inverse_root_vectors(
         return vectors
     gram = np.zeros((Z.shape[1], Z.shape[1]))
     inner = rng.standard_normal((Z.shape[1], count))
-    for rows in row_blocks(n, BLOCK_ROWS):
+    for rows in row_blocks(n, CONVERTED_ROWS):
         block = Z[rows].astype(np.float64)
         gram += block.T @ block
         inner -= block.T @ vectors[rows]
     factor, _ = regularised_cholesky(gram, lambda_)
     inner = cho_solve((factor, True), inner, check_finite=False)
-    for rows in row_blocks(n, BLOCK_ROWS):
+    for rows in row_blocks(n, CONVERTED_ROWS):
         vectors[rows] += Z[rows] @ inner
     return vectors
 

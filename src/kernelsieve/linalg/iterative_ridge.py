@@ -3,110 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from kernelsieve.linalg.block_descent import Limits, descend
+from kernelsieve.linalg.block_descent import StepLimits, descend
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
-from kernelsieve.linalg.operators import Multiplies, NystromSketch
+from kernelsieve.linalg.operators import Multiplies, NystromSketch, multiplied
 from kernelsieve.linalg.solvers import Solution, conjugate_gradients
-from kernelsieve.sources.base import Block, Source
 
 SKETCH_SIZE = 256  # test vectors of the preconditioner for many features
-KEPT_BYTES = 2**31  # features are kept up to this size, and computed again in every pass beyond
 
 Array = NDArray[np.float64]
 
 
-class FeatureBlocks:
-    """The features of all rows as a matrix Z that is applied block by block.
+class Targets(Protocol):
+    """Rows with targets of shape (n, n_outputs), and their weights."""
 
-    Blocks of features are kept while there is room for them, and computed again for every pass
-    otherwise.
+    @property
+    def X(self) -> Any: ...
 
-    Parameters
-    ----------
-    evaluate : callable
-        From a block of rows to its features, dense or CSR.
-    rows : Source
-        With targets of shape (n, n_outputs).
-    block_rows : int
-    n_jobs : int or None
-    """
+    @property
+    def y(self) -> Any: ...
 
-    def __init__(
-        self,
-        evaluate: Callable[[Any], Any],
-        rows: Source,
-        block_rows: int,
-        n_jobs: int | None,
-    ) -> None:
-        self.evaluate, self.rows = evaluate, rows
-        self.block_rows, self.n_jobs = block_rows, n_jobs
-        self._kept: dict[int, Any] = {}
-        self._room = KEPT_BYTES
+    @property
+    def weights(self) -> Any: ...
 
-    def _features(self, block: Block) -> Any:
-        Z = self._kept.get(block.start)
-        if Z is None:
-            Z = self.evaluate(block.X)
-            size = Z.data.nbytes + Z.indices.nbytes if sp.issparse(Z) else Z.nbytes
-            if size <= self._room:  # threads may overshoot by a block each
-                self._room -= size
-                self._kept[block.start] = Z
-        return Z
+    def __len__(self) -> int: ...
 
-    def _of_block(self, function: Callable[[Any, Block], Any]) -> Callable[[Block], Any]:
-        # Rows that are not in memory may be far away: what travels there is the map alone.
-        if self.rows.resident:
-            return lambda block: function(self._features(block), block)
-        evaluate = self.evaluate
-        return lambda block: function(evaluate(block.X), block)
+    @property
+    def rows(self) -> slice:
+        """Their numbers among all rows."""
 
-    def map(self, function: Callable[[Any, Block], Any]) -> Iterator[Any]:
-        """``function(Z, block)`` of every block, in order."""
-        return self.rows.map(self._of_block(function), self.block_rows, self.n_jobs)
+    @property
+    def weights_or_ones(self) -> Array:
+        """The weights, 1 each where none were given."""
 
-    def reduce(self, function: Callable[[Any, Block], Any]) -> Any:
-        """The sum of ``function(Z, block)`` over all blocks."""
-        return self.rows.reduce(self._of_block(function), self.block_rows, self.n_jobs)
+
+class BlockMatrix(Protocol):
+    """A matrix Z with a row of features for each of many rows, which is read block by block."""
+
+    @property
+    def n_rows(self) -> int: ...
 
     def times(self, V: Array) -> Array:
         """Z V."""
-        return np.concatenate(list(self.map(lambda Z, _: _product(Z, V))))
 
     def transposed_times(self, R: Array) -> Array:
         """Z^T R."""
-        return self.reduce(lambda Z, block: _product(Z.T, R[block.rows]))
 
     def gram_times(self, V: Array) -> Array:
-        """Z^T W Z V in one pass."""
+        """Z^T W Z V."""
 
-        def summary(Z: Any, block: Block) -> Array:
-            image = _product(Z, V)
-            weights = block.weights
-            return _product(Z.T, image if weights is None else image * weights[:, None])
+    def reduce(self, function: Callable[[Any, Any], Any]) -> Any:
+        """The sum of ``function(Z, targets)`` over all blocks."""
 
-        return self.reduce(summary)
-
-
-def _product(Z: Any, V: Array) -> Array:
-    """Z V, multiplied in Z's float type and returned in float64."""
-    with np.errstate(over="ignore", invalid="ignore"):  # reported where it is solved
-        return (Z @ V.astype(Z.dtype, copy=False)).astype(np.float64, copy=False)
+    def targets(self) -> Targets:
+        """The targets and weights of all rows."""
 
 
 class _CentredGram:
     """(Z - mean)^T W (Z - mean), applied to blocks of vectors."""
 
-    def __init__(self, blocks: FeatureBlocks, mean: Array, weight: float):
+    def __init__(self, blocks: BlockMatrix, mean: Array, weight: float):
         self.blocks, self.mean, self.weight = blocks, mean, weight
         self.n_rows = len(mean)  # as NystromSketch calls the size of a square matrix
 
@@ -114,15 +78,15 @@ class _CentredGram:
         return self.blocks.gram_times(V) - self.weight * np.outer(self.mean, self.mean @ V)
 
 
-def _sums(Z: Any, block: Block) -> Array:
+def _sums(Z: Any, block: Targets) -> Array:
     """Z^T W [1, y], and 1^T W [1, y] as one more row."""
     weights = block.weights_or_ones
     right = np.column_stack([weights, block.y * weights[:, None]])
-    return np.vstack([_product(Z.T, right), right.sum(axis=0)])
+    return np.vstack([multiplied(Z.T, right), right.sum(axis=0)])
 
 
 def solve_by_gradients(
-    blocks: FeatureBlocks,
+    blocks: BlockMatrix,
     alpha: float,
     fit_intercept: bool,
     tol: float,
@@ -158,7 +122,7 @@ def solve_by_gradients(
 
 def solve_exact(
     K: Multiplies,
-    blocks: FeatureBlocks,
+    blocks: BlockMatrix,
     alpha: float,
     fit_intercept: bool,
     tol: float,
@@ -178,7 +142,7 @@ def solve_exact(
     ----------
     K : matrix
         The kernel matrix in float64.
-    blocks : FeatureBlocks
+    blocks : BlockMatrix
         Z, with the targets.
     alpha : float
     fit_intercept : bool
@@ -189,7 +153,7 @@ def solve_exact(
     start : ndarray of shape (n, m), optional
         A guess of the dual coefficients.
     """
-    rows = targets_of(blocks.rows)
+    rows = blocks.targets()
     roots, right = _weighted_targets(rows, fit_intercept)
     total = blocks.reduce(
         lambda Z, block: NormalEquations.of_block(
@@ -253,12 +217,12 @@ class _RidgeColumns:
 def solve_exact_by_blocks(
     K: Selects,
     kernel_square: Callable[[NDArray[np.int64]], Array],
-    rows: Block,
+    rows: Targets,
     alpha: float,
     fit_intercept: bool,
     size: int,
     rng: np.random.Generator,
-    limits: Limits,
+    limits: StepLimits,
     exact: Callable[[], Multiplies],
     start: Array | None = None,
 ) -> tuple[Solution, Array]:
@@ -272,7 +236,7 @@ def solve_exact_by_blocks(
         The kernel matrix, in float32 if that is exact enough beside alpha.
     kernel_square : callable
         From row numbers to the kernel matrix of these rows in float64.
-    rows : Block
+    rows : Targets
     alpha : float
     fit_intercept : bool
     size, rng, limits
@@ -294,7 +258,7 @@ def solve_exact_by_blocks(
 
 
 def landmark_guess(
-    blocks: FeatureBlocks,
+    blocks: BlockMatrix,
     whitening: NDArray[Any],
     numbers: NDArray[np.int64],
     alpha: float,
@@ -304,7 +268,7 @@ def landmark_guess(
 
     Parameters
     ----------
-    blocks : FeatureBlocks
+    blocks : BlockMatrix
         Features k(rows, landmarks) T, with the targets.
     whitening : ndarray of shape (n_landmarks, s)
         T.
@@ -312,12 +276,12 @@ def landmark_guess(
         Which rows the landmarks are.
     """
 
-    def equations(Z: Any, block: Block) -> NormalEquations:
+    def equations(Z: Any, block: Targets) -> NormalEquations:
         ones = np.ones((len(block), int(fit_intercept)))
         return NormalEquations.of_block(Z, np.column_stack([block.y, ones]), block.weights)
 
     found = solve_ridge(blocks.reduce(equations), alpha, False)
-    guess = np.zeros((blocks.rows.shape[0], found.coefficients.shape[1]))
+    guess = np.zeros((blocks.n_rows, found.coefficients.shape[1]))
     guess[numbers] = whitening.astype(np.float64) @ found.coefficients
     return guess
 
@@ -330,7 +294,7 @@ def _guess(dual: Array, roots: Array, shape: tuple[int, ...]) -> Array:
 
 
 def solve_exact_at_once(
-    kernel: Any, rows: Block, alpha: float, fit_intercept: bool, n_jobs: int | None
+    kernel: Any, rows: Targets, alpha: float, fit_intercept: bool, n_jobs: int | None
 ) -> tuple[Solution, Array]:
     """The exact kernel ridge by one Cholesky factor of the kernel matrix, for a few thousand rows.
 
@@ -345,21 +309,7 @@ def solve_exact_at_once(
     return _with_intercept(solution, roots, rows, fit_intercept)
 
 
-def targets_of(rows: Source) -> Block:
-    """The targets and weights of all rows; the block has no columns if rows are not in memory."""
-    if rows.resident:
-        return rows.take(np.arange(rows.shape[0]))
-    parts = list(rows.map(_targets_of_block))
-    y = np.concatenate([part[0] for part in parts])
-    weights = None if parts[0][1] is None else np.concatenate([part[1] for part in parts])
-    return Block(np.empty((len(y), 0)), y, weights)
-
-
-def _targets_of_block(block: Block) -> tuple[Any, Any]:
-    return block.y, block.weights
-
-
-def _weighted_targets(rows: Block, fit_intercept: bool) -> tuple[Array, Array]:
+def _weighted_targets(rows: Targets, fit_intercept: bool) -> tuple[Array, Array]:
     """S = W^(1/2) as a column, and S [y, 1], or S y without an intercept."""
     y, weights = rows.y, rows.weights
     roots = np.ones((len(y), 1)) if weights is None else np.sqrt(weights)[:, None]
@@ -367,7 +317,7 @@ def _weighted_targets(rows: Block, fit_intercept: bool) -> tuple[Array, Array]:
 
 
 def _with_intercept(
-    solution: Solution, roots: Array, rows: Block, fit_intercept: bool, rest: Array | None = None
+    solution: Solution, roots: Array, rows: Targets, fit_intercept: bool, rest: Array | None = None
 ) -> tuple[Solution, Array]:
     """Dual coefficients and intercepts from the solutions for y and for a constant.
 

@@ -134,3 +134,9 @@ def outer(Z: Any, Y: Any) -> NDArray[np.float64]:
 def gram(Z: Any) -> NDArray[np.float64]:
     """Z^T Z as a dense matrix."""
     return np.asarray(dense(Z.T @ Z))
+
+
+def multiplied(Z: Any, V: Array) -> Array:
+    """Z V, multiplied in Z's float type and returned in float64."""
+    with np.errstate(over="ignore", invalid="ignore"):  # reported where it is solved
+        return (Z @ V.astype(Z.dtype, copy=False)).astype(np.float64, copy=False)

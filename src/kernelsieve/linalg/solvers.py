@@ -35,7 +35,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Step:
+class Iteration:
     """One iteration of conjugate gradients on k systems.
 
     Attributes
@@ -61,7 +61,9 @@ class Step:
     curvature: Array
 
 
-def conjugate_gradient_steps(apply: Apply, right: Array, precondition: Apply) -> Iterator[Step]:
+def conjugate_gradient_steps(
+    apply: Apply, right: Array, precondition: Apply
+) -> Iterator[Iteration]:
     """Preconditioned conjugate gradients from zero, without end: the caller decides when to stop.
 
     Parameters
@@ -87,7 +89,7 @@ def conjugate_gradient_steps(apply: Apply, right: Array, precondition: Apply) ->
         energy, previous = dots(residual, preconditioned), energy
         moved = np.abs(step) * length
         longest = float(stretch.max(initial=0.0))
-        yield Step(values, residual, energy, longest, moved, curvature)
+        yield Iteration(values, residual, energy, longest, moved, curvature)
         direction = preconditioned + ratio(energy, previous) * direction
 
 

@@ -19,16 +19,10 @@ from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
 from kernelsieve._validation import check_count, check_square, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
-from kernelsieve.kernels import Anova, Kernel, Product
-from kernelsieve.sources.base import (
-    ArraySource,
-    Block,
-    Source,
-    as_source,
-    check_source,
-    given_source,
-    recoded,
-)
+from kernelsieve.kernels import Kernel
+from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.changed import recoded
+from kernelsieve.sources.given import as_source, check_source, given_source
 from kernelsieve.sources.summaries import Moments, moments
 
 LARGEST_SCALE_RATIO = 1e3
@@ -113,7 +107,7 @@ class FeatureModel(PersistentEstimator):
         with one_thread(), np.errstate(over="ignore"):
             offset = (mean @ directions).astype(X.dtype)
         parts = as_source(X).map(
-            lambda block: times(features._transform_block(block.X), directions) - offset,
+            lambda block: times(features.transform_block(block.X), directions) - offset,
             self._rows_per_block(X.shape[0]),
             self.n_jobs,
         )
@@ -153,7 +147,7 @@ class FeatureModel(PersistentEstimator):
     def _by_block(
         self, function: Callable[[Any, Block], Any], X: Any, raw: bool
     ) -> tuple[Callable[[Block], Any], int, int | None]:
-        evaluate = self.features_._raw_block if raw else self.features_._transform_block
+        evaluate = self.features_.raw_block if raw else self.features_.transform_block
         size = self._rows_per_block(X.shape[0])
         # A single block is done sooner in this thread than handed to another.
         n_jobs = 1 if X.shape[0] <= size else self.n_jobs
@@ -206,7 +200,7 @@ def checked_order(max_order: Any, learned: bool, rows: Source) -> int | None:
 
 def has_rates(kernel: Any) -> bool:
     """Whether a kernel has a rate for each column."""
-    return isinstance(kernel, Product | Anova) or is_learned(kernel)
+    return is_learned(kernel) or (isinstance(kernel, Kernel) and kernel.has_rates)
 
 
 def learns_kernel(features: FeatureMap | None) -> bool:
@@ -314,4 +308,4 @@ def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
     is bounded by the rounding of float32, so it does not magnify that of the sums; the whitening of
     float64 features would.
     """
-    return features._mixing if np.dtype(dtype) == np.float32 else None
+    return features.mixing if np.dtype(dtype) == np.float32 else None

@@ -16,21 +16,20 @@ from kernelsieve._progress import converging
 from kernelsieve._random import keyed_rows, stream
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import FeatureMap, NystromFeatures
+from kernelsieve.features.blocks import KEPT_BYTES, FeatureBlocks
 from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix, product_work
-from kernelsieve.linalg.block_descent import Limits, block_size
+from kernelsieve.linalg.block_descent import StepLimits, block_size
 from kernelsieve.linalg.iterative_ridge import (
-    KEPT_BYTES,
-    FeatureBlocks,
     landmark_guess,
     solve_exact,
     solve_exact_at_once,
     solve_exact_by_blocks,
-    targets_of,
 )
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
 from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.blocks import targets_of
 
 LARGEST_KERNEL_MATRIX = 6000  # rows of an exact solve at once; beyond, conjugate gradients
 TRIAL_ROWS = 1000  # whose kernel matrix compares preconditioners
@@ -188,7 +187,7 @@ class FullKernel:
                 self.fit_intercept,
                 block_size(n, entry_work),
                 stream(self.seed, "blocks"),
-                Limits(stop.tol, stop.max_iter, stop.deadline, report),
+                StepLimits(stop.tol, stop.max_iter, stop.deadline, report),
                 lambda: self._matrix(exact, np.float64),
                 start,
             )
@@ -198,7 +197,7 @@ class FullKernel:
 
     def _blocks(self, features: FeatureMap, rows: Block) -> FeatureBlocks:
         source = ArraySource(rows.X, rows.y, rows.weights)
-        return FeatureBlocks(features._transform_block, source, self.block_rows, self.n_jobs)
+        return FeatureBlocks(features.transform_block, source, self.block_rows, self.n_jobs)
 
     def _landmarks_among(self, rows: Block) -> tuple[NystromFeatures, NDArray[np.int64]]:
         """The features if they are landmarks among these rows, else random ones; their numbers."""
@@ -260,7 +259,7 @@ class _InFloat64:
     features: FeatureMap
 
     def __call__(self, X: Any) -> Any:
-        return self.features._transform_block(X.astype(np.float64, copy=False))
+        return self.features.transform_block(X.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True)
@@ -384,5 +383,5 @@ def _is_text(value: Any, text: str) -> bool:
 
 def _condition(sample: KernelSample, features: FeatureMap) -> float:
     """The condition number that features leave as a preconditioner, on a sample."""
-    sides = sample.sides(features._transform_block(sample.rows))
+    sides = sample.sides(features.transform_block(sample.rows))
     return (1.0 + max(sides.lower, 0.0)) / max(1.0 - sides.upper, 1e-12)

@@ -18,7 +18,8 @@ from kernelsieve._validation import check_choice
 from kernelsieve.linalg.logistic import margins, row_losses
 from kernelsieve.models._base import FeatureModel, both_classes
 from kernelsieve.models.predictor import Predictor, Scores
-from kernelsieve.sources.base import Block, Source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.given import lazy_on_dask
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.linalg.operators import dense
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from kernelsieve.models._refinement import (
     trials,
 )
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Source, recoded
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.changed import recoded
 
 EXACT_FEATURES = 1000  # of an exact ridge: what its predictive variance comes from
 # From the largest on, which is the quickest to solve for, to that of the plan. The alpha of a few

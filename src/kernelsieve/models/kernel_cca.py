@@ -19,7 +19,8 @@ from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, fresh_features, learns_kernel
-from kernelsieve.sources.base import ArraySource, Block, given_source
+from kernelsieve.sources.base import ArraySource, Block
+from kernelsieve.sources.given import given_source
 
 
 class KernelCCA(TransformerMixin, FeatureModel):
@@ -137,7 +138,7 @@ class KernelCCA(TransformerMixin, FeatureModel):
 
         # The first view's features, with the second's as its targets: all moments in one pass.
         def block(Z: Any, block: Block) -> _Views:
-            W = dense(self.features_y_._transform_block(Y[block.rows])).astype(np.float64)
+            W = dense(self.features_y_.transform_block(Y[block.rows])).astype(np.float64)
             return _Views(
                 NormalEquations.of_block(Z, W),
                 NormalEquations.of_block(W, np.empty((len(W), 0))),

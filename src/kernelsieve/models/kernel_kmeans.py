@@ -19,7 +19,8 @@ from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
-from kernelsieve.sources.base import Block, Source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.given import lazy_on_dask
 
 LARGEST_IN_MEMORY = 2**26  # entries of Z; beyond, k-means makes passes over the rows
 START_ROWS = 2**14
@@ -167,7 +168,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         check_count(size, "batch_rows", "it is the number of rows on which starts are tried")
         seed = root_seed(self.random_state)
         few = keyed_rows(rows.shape[0], max(size, self.n_clusters), seed, "starts")
-        tol = self._start(self.features_._transform_block(rows[few]))
+        tol = self._start(self.features_.transform_block(rows[few]))
         for iteration in range(self.max_iter):
             sums = self._reduce(_Clusters(self.cluster_centers_), rows, f"Pass {iteration + 1}")
             filled = sums[:, -1] > 0  # a centre that lost all its rows stays where it is

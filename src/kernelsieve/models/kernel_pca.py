@@ -17,7 +17,8 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import Source, lazy_on_dask
+from kernelsieve.sources.base import Source
+from kernelsieve.sources.given import lazy_on_dask
 from kernelsieve.sources.views import Mapped
 
 

@@ -47,6 +47,7 @@ from kernelsieve._validation import (
 )
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
 from kernelsieve.features import FeatureMap
+from kernelsieve.features.blocks import FeatureBlocks
 from kernelsieve.kernels import Kernel, Product
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.learning.neighbour_search import (
@@ -57,7 +58,7 @@ from kernelsieve.learning.neighbour_search import (
 from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.learning.plan import Correction
 from kernelsieve.learning.solver import pays
-from kernelsieve.linalg.iterative_ridge import FeatureBlocks, solve_by_gradients
+from kernelsieve.linalg.iterative_ridge import solve_by_gradients
 from kernelsieve.linalg.normal_equations import (
     NormalEquations,
     RidgeSolution,
@@ -92,15 +93,11 @@ from kernelsieve.models._refinement import (
 )
 from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.predictor import Predictor, ridge_scores
-from kernelsieve.sources.base import (
-    ArraySource,
-    Block,
-    Source,
-    as_source,
-    joined,
-    lazy_on_dask,
-)
-from kernelsieve.sources.summaries import Marginals, sampled_rows, squared_norms
+from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.sources.blocks import joined
+from kernelsieve.sources.given import as_source, lazy_on_dask
+from kernelsieve.sources.marginals import Marginals, sampled_rows
+from kernelsieve.sources.summaries import squared_norms
 
 LARGEST_CHOLESKY = 8192  # features; beyond, conjugate gradients
 HIGHEST_CHOLESKY = 16_384  # on request: LAPACK crashed at 20,000
@@ -464,7 +461,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
         if rows.dtype != np.float32 or mixing_of(self.features_, rows.dtype) is not None:
             return None
         block, n = rows.head(ROUNDING_ROWS), rows.shape[0]
-        Z = self.features_._transform_block(block.X)
+        Z = self.features_.transform_block(block.X)
         return Float32Rounding(Z, block.weights, n, self._rows_per_block(n))
 
     def _accumulate(self, rows: Source, single: bool = False, raw: bool = True) -> NormalEquations:
@@ -673,7 +670,7 @@ class KernelRidge(RegressorMixin, FeatureModel):
 
     def _feature_blocks(self, rows: Source) -> FeatureBlocks:
         size = self._rows_per_block(rows.shape[0])
-        return FeatureBlocks(self.features_._transform_block, rows, size, self.n_jobs)
+        return FeatureBlocks(self.features_.transform_block, rows, size, self.n_jobs)
 
     def _converged(self, solution: Solution, stop: Stop) -> NDArray[np.float64]:
         """The solution, with a warning if it did not converge."""

@@ -21,7 +21,9 @@ from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Scores, ridge_scores
-from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask, recoded
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.changed import recoded
+from kernelsieve.sources.given import as_source, lazy_on_dask
 
 CALIBRATION_ROWS = 20_000
 

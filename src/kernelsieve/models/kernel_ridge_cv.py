@@ -33,7 +33,8 @@ from kernelsieve.models._base import (
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
-from kernelsieve.sources.base import Block, Source, as_source, lazy_on_dask
+from kernelsieve.sources.base import Block, Source
+from kernelsieve.sources.given import as_source, lazy_on_dask
 
 
 class KernelRidgeCV(RegressorMixin, FeatureModel):

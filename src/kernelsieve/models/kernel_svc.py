@@ -16,7 +16,8 @@ from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.predictor import Scores, linear_scores
-from kernelsieve.sources.base import lazy_on_dask, recoded
+from kernelsieve.sources.changed import recoded
+from kernelsieve.sources.given import lazy_on_dask
 
 CALIBRATION_ROWS = 20_000
 FOLDS = 4

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from kernelsieve.features import AutoFeatures, FeatureMap, NystromFeatures
-from kernelsieve.kernels import Anova, Gaussian, Kernel, Product
-from kernelsieve.kernels.tiles import family_codes, product_gram
+from kernelsieve.features import FeatureMap
+from kernelsieve.kernels import Kernel
 from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.models._base import both_classes
 
@@ -177,51 +176,13 @@ def corrected_scores(scores: Scores, local: LocalCorrection, kernel: Kernel) -> 
 
 def linear_scores(features: FeatureMap, coefficients: Any, intercept: Any) -> Scores:
     """Features of a row times coefficients (s,) or (s, n_outputs), plus intercepts."""
-    if isinstance(features, AutoFeatures):
-        return linear_scores(features.map_, coefficients, intercept)
     weights = np.asarray(coefficients, dtype=np.float64).reshape(len(coefficients), -1)
-    if isinstance(features, NystromFeatures):  # the whitening in the coefficients
-        kernel = row_kernel(features.kernel_, features.landmarks_)
-        weights = features.whitening_.astype(np.float64) @ weights
-        return lambda row: (kernel(row) @ weights)[0] + intercept
-    evaluate = features._transform_block
-    evaluate(np.zeros((1, features.n_features_in_)))  # prepares and compiles
-    return lambda row: (evaluate(row) @ weights)[0] + intercept
+    outputs = features.times(weights)
+    return lambda row: outputs(row)[0] + intercept
 
 
 def row_kernel(kernel: Kernel, points: Any) -> Scores:
     """k(x, y) of one row x (1, d) and all points y (m, d): (1, m)."""
     if not isinstance(points, np.ndarray):
         return lambda row: kernel.between(row, points, 1)
-    points = points.astype(np.float64)
-    if isinstance(kernel, Gaussian):
-        root = float(np.sqrt(kernel.gamma))
-        return _gaussian_of(lambda row: root * row, root * points)
-    if isinstance(kernel, Anova):
-        return kernel.against(points)
-    if not isinstance(kernel, Product) or kernel.references is not None:
-        return lambda row: kernel.between(row, points, 1)
-    d = points.shape[1]
-    active = kernel.active(d)
-    right, codes = kernel.columns(points, active), family_codes(kernel.families_for(d))[active]
-    rates = kernel.rates_for(d)[active]
-    if len(active) and (codes == 0).all():
-        return _gaussian_of(lambda row: kernel.columns(row, active), right)
-    return lambda row: product_gram(kernel.columns(row, active), right, codes, rates, np.float64, 1)
-
-
-def _gaussian_of(scaled: Callable[[Any], Any], points: NDArray[np.float64]) -> Scores:
-    """exp(-|u - v|^2) of the scaled row and scaled points, by one product around their middle."""
-    middle = points.mean(axis=0)
-    centred = points - middle
-    double, norms = np.ascontiguousarray(2.0 * centred.T), np.square(centred).sum(axis=1)
-
-    def kernel(row: NDArray[np.float64]) -> NDArray[np.float64]:
-        u = scaled(row) - middle
-        exponents = u @ double
-        exponents -= norms
-        exponents -= np.square(u).sum()
-        np.minimum(exponents, 0.0, out=exponents)
-        return np.exp(exponents, out=exponents)
-
-    return kernel
+    return kernel.against(points.astype(np.float64))

@@ -19,7 +19,8 @@ from kernelsieve.features import AutoFeatures, FeatureMap
 from kernelsieve.learning.judge import Judge
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, finite, times
-from kernelsieve.sources.base import ArraySource, lazy_on_dask
+from kernelsieve.sources.base import ArraySource
+from kernelsieve.sources.given import lazy_on_dask
 
 ALPHAS = np.logspace(-3.0, 2.0, 6)  # to choose from, of a target with deviation 1
 JUDGING_SHARE = 0.2

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kernelsieve._progress import track
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_positive
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.row_sampler import RowSample, RowSampler
 from kernelsieve.products.product_features import Frame, MonomialBasis, ProductFeatures

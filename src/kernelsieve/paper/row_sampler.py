@@ -13,7 +13,7 @@ from scipy.special import gammaln
 
 from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_count, check_points, check_positive
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.linalg.inverse_root import inverse_root_vectors
 from kernelsieve.paper.parameters import SamplerParameters
 from kernelsieve.paper.partition import Partition, shortened

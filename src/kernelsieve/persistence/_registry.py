@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from kernelsieve import features, kernels, models
 from kernelsieve._state import InvalidStateError, Sizes, shortened, wrong
 from kernelsieve.diagnostics import Estimate
-from kernelsieve.features.auto import Trial
+from kernelsieve.features.auto import MapTrial
 from kernelsieve.features.frequencies import StructuredFrequencies
-from kernelsieve.kernels.base import Series
-from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.missing import Reference
+from kernelsieve.kernels.series import Series
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.learning.target_transform import TargetTransform
@@ -28,7 +28,7 @@ from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
-from kernelsieve.sources.summaries import Marginals
+from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.columns import Levels, Scaled
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
@@ -116,7 +116,7 @@ for _class in (
     StructuredFrequencies,
     TableEncoder,
     TableModel,
-    Trial,
+    MapTrial,
     Reference,
     Warp,
     features.AdaptiveFeatures,

@@ -26,12 +26,12 @@ from kernelsieve._native.products import (
 from kernelsieve._native.sparse_trie import evaluate_csr
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks, row_blocks
 from kernelsieve._state import Persistent, array, flag, instance, optional, scaling, wrong
-from kernelsieve.kernels.base import Series
+from kernelsieve.kernels.series import Series
 from kernelsieve.products.basis import Basis
 from kernelsieve.products.multisets import Multisets, build_trie
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 from kernelsieve.sources.summaries import (
     column_means,
     moments,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial, wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +21,8 @@ from kernelsieve._files import replacing
 from kernelsieve._parallel import ordered_map, row_blocks
 from kernelsieve._progress import track_rows
 
-Method = TypeVar("Method", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from kernelsieve.sources.summaries import Moments, TargetSummary
 
 BLOCK_ROWS = 4096  # rows in the block that one summary covers
 
@@ -83,20 +83,6 @@ class Block:
         )
 
 
-def joined(blocks: list[Block]) -> Block:
-    """Join consecutive blocks into one."""
-    first = blocks[0]
-    if len(blocks) == 1:
-        return first
-    stack = partial(sp.vstack, format="csr") if sp.issparse(first.X) else np.concatenate
-    return Block(
-        stack([block.X for block in blocks]),
-        None if first.y is None else np.concatenate([block.y for block in blocks]),
-        None if first.weights is None else np.concatenate([block.weights for block in blocks]),
-        first.start,
-    )
-
-
 def rows_between(X: Any, start: int, stop: int) -> Any:
     """Return consecutive rows as a view; scipy would copy a slice of CSR rows."""
     if not sp.issparse(X):
@@ -129,6 +115,8 @@ class Source(ABC):
     sparse: bool
     names: list[str] | None = None
     target_shape: tuple[int, ...] | None
+    known_moments: Moments | None = None  # of the rows, kept once a pass has found them
+    known_targets: TargetSummary | None = None  # the same of the targets
 
     @property
     @abstractmethod
@@ -148,16 +136,6 @@ class Source(ABC):
     def size(self) -> int:
         """Number of rows times number of columns."""
         return self.shape[0] * self.shape[1]
-
-    @property
-    def rows_cache(self) -> dict[str, Any]:
-        """Summaries of the rows, kept for later use."""
-        return self.__dict__.setdefault("_rows_cache", {})
-
-    @property
-    def target_cache(self) -> dict[str, Any]:
-        """Summaries of the target, kept for later use."""
-        return self.__dict__.setdefault("_target_cache", {})
 
     @abstractmethod
     def parts(self, size: int) -> Iterator[Block]:
@@ -355,30 +333,9 @@ class Source(ABC):
             if values is not None and len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} rows and X has {n_rows}")
         shape = self.target_shape if y is None else np.shape(y)[1:]
-        return View(self, _ByNumber(y, weights), shape)
+        from kernelsieve.sources.changed import with_numbered_targets
 
-
-def check_source(estimator: Any, source: Source, reset: bool) -> None:
-    """Remember the columns of a source, or compare them, as scikit-learn does with arrays."""
-    if not reset:
-        check_columns(estimator, source.shape[1], source.names)
-        return
-    estimator.n_features_in_ = source.shape[1]
-    estimator.__dict__.pop("feature_names_in_", None)
-    if source.names is not None:
-        estimator.feature_names_in_ = np.array(source.names, dtype=object)
-
-
-def check_columns(estimator: Any, n_features: int, names: list[str] | None) -> None:
-    """Refuse columns that are not those of the fit."""
-    if n_features != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
-    known = getattr(estimator, "feature_names_in_", None)
-    if known is not None and names is not None and list(known) != names:
-        raise ValueError(f"X has the columns {names}, but fit had {list(known)}")
+        return with_numbered_targets(self, y, weights, shape)
 
 
 def added(parts: Iterable[Any]) -> Any:
@@ -418,249 +375,3 @@ class ArraySource(Source):
 
     def in_memory(self, who: str) -> Any:
         return self.block.X
-
-
-class Fetching(Source):
-    """Rows that are expensive to read one by one: expected rows are fetched together."""
-
-    _expected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-    _taken: tuple[NDArray[np.int64], Block] | None = None
-
-    @abstractmethod
-    def fetch(self, rows: NDArray[np.int64]) -> Block:
-        """Read some rows into memory: ``take`` calls it for rows that it does not hold yet.
-
-        Parameters
-        ----------
-        rows : ndarray of int of shape (m,)
-            Their numbers, in ascending order.
-
-        Returns
-        -------
-        Block
-        """
-
-    def expect(self, rows: NDArray[np.int64]) -> None:
-        if not self._has(rows):
-            self._expected = np.union1d(self._expected, rows)
-
-    def take(self, rows: NDArray[np.int64]) -> Block:
-        if len(rows) == 0:
-            return self.head(1).take(rows)
-        if not self._has(rows):
-            self.expect(rows)
-            self.keep(self._expected, self.fetch(self._expected))
-        assert self._taken is not None
-        return self._taken[1].take(np.searchsorted(self._taken[0], rows))
-
-    def keep(self, rows: NDArray[np.int64], block: Block) -> None:
-        """Keep rows that were expected, for later calls of ``take``.
-
-        Parameters
-        ----------
-        rows : ndarray of int of shape (m,)
-            Their numbers, in ascending order.
-        block : Block
-            The rows.
-        """
-        self._taken, self._expected = (rows, block), np.empty(0, dtype=np.int64)
-
-    def _has(self, rows: NDArray[np.int64]) -> bool:
-        return self._taken is not None and bool(np.isin(rows, self._taken[0]).all())
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array, data frame or series; does not import Dask to find out."""
-    if not hasattr(type(X), "__dask_graph__"):
-        return False
-    from dask.base import is_dask_collection
-
-    return bool(is_dask_collection(X))
-
-
-def as_source(X: Any) -> Source:
-    """Return a source as it is, and make one of a Dask collection or of valid rows in memory."""
-    source = given_source(X)
-    return ArraySource(X) if source is None else source
-
-
-def given_source(X: Any, y: Any = None, weights: Any = None) -> Source | None:
-    """Return the source that X is, or makes as a Dask collection, with its targets and weights.
-
-    None if X is neither: then it has to be validated as an array first.
-    """
-    if is_dask(X):
-        from kernelsieve.sources.dask import DaskSource
-
-        return DaskSource(X, y, weights)
-    if not isinstance(X, Source) or (y is None and weights is None):
-        return X if isinstance(X, Source) else None
-    return X.with_targets(None if y is None else np.asanyarray(y), weights)
-
-
-def lazy_on_dask(method: Method) -> Method:
-    """Make a method of an estimator return lazy Dask arrays for Dask collections.
-
-    The method takes rows as its first argument and returns an array, or a tuple of arrays, with
-    one entry for every row.
-    """
-
-    @wraps(method)
-    def applied(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
-        if is_dask(X):
-            from kernelsieve.sources.dask import apply_lazily
-
-            return apply_lazily(self, method.__name__, X, *arguments, **options)
-        return method(self, X, *arguments, **options)
-
-    return cast(Method, applied)
-
-
-class Changed(Source):
-    """Transformed blocks of another source; the work is still done where its blocks are."""
-
-    def __init__(self, base: Source, target_shape: tuple[int, ...] | None) -> None:
-        self.base, self.target_shape = base, target_shape
-        self.sparse, self.dtype, self.names = base.sparse, base.dtype, base.names
-
-    @abstractmethod
-    def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
-        """Compose ``function`` with the change from a block of the base to one of ours."""
-
-    def map(
-        self, function: Callable[[Block], Any], size: int = BLOCK_ROWS, n_jobs: int | None = None
-    ) -> Iterator[Any]:
-        return self.base.map(self._after_change(function), size, n_jobs)
-
-    def reduce(
-        self,
-        function: Callable[[Block], Any],
-        size: int = BLOCK_ROWS,
-        n_jobs: int | None = None,
-        description: str = "Rows",
-        verbose: int = 0,
-    ) -> Any:
-        changed = self._after_change(function)
-        return self.base.reduce(changed, size, n_jobs, description, verbose)
-
-
-class View(Changed):
-    """The rows of another source, with another target.
-
-    Parameters
-    ----------
-    base : Source
-    change : callable
-        Takes a block and the numbers of its rows, and returns the block with its new target. It
-        is sent to where the blocks are, without the source.
-    target_shape : tuple of int or None
-    """
-
-    def __init__(
-        self,
-        base: Source,
-        change: Callable[[Block, Any], Block],
-        target_shape: tuple[int, ...] | None,
-    ) -> None:
-        super().__init__(base, target_shape)
-        self.change = change
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.base.shape
-
-    @property
-    def resident(self) -> bool:
-        return self.base.resident
-
-    @property
-    def stored(self) -> Any:
-        return self.base.stored
-
-    @property
-    def rows_cache(self) -> dict[str, Any]:
-        return self.base.rows_cache
-
-    def parts(self, size: int) -> Iterator[Block]:
-        return (self.change(block, block.rows) for block in self.base.parts(size))
-
-    def take(self, rows: NDArray[np.int64]) -> Block:
-        return self.change(self.base.take(rows), rows)
-
-    def head(self, count: int) -> Block:
-        block = self.base.head(count)
-        return self.change(block, block.rows)
-
-    def expect(self, rows: NDArray[np.int64]) -> None:
-        self.base.expect(rows)
-
-    def _after_change(self, function: Callable[[Block], Any]) -> Callable[[Block], Any]:
-        return _Then(self.change, function)
-
-    def in_memory(self, who: str) -> Any:
-        return self.base.in_memory(who)
-
-
-@dataclass(frozen=True)
-class _Then:
-    """A function of blocks, applied after their targets are changed."""
-
-    change: Callable[[Block, Any], Block]
-    function: Callable[[Block], Any]
-
-    def __call__(self, block: Block) -> Any:
-        return self.function(self.change(block, block.rows))
-
-
-@dataclass(frozen=True)
-class _ByNumber:
-    """Look up targets and weights by row number."""
-
-    y: Any
-    weights: Any
-
-    def __call__(self, block: Block, rows: Any) -> Block:
-        y = block.y if self.y is None else np.asarray(self.y[rows])
-        weights = block.weights if self.weights is None else np.asarray(self.weights[rows])
-        return replace(block, y=y, weights=weights)
-
-
-@dataclass(frozen=True)
-class _Recode:
-    """A function of the targets and weights of a block."""
-
-    function: Callable[[Any, Any], tuple[Any, Any]]
-
-    def __call__(self, block: Block, rows: Any) -> Block:
-        try:
-            y, weights = self.function(block.y, block.weights)
-        except ValueError as error:
-            raise ValueError(f"{error} (among the {block.name})") from error
-        return replace(block, y=y, weights=weights)
-
-
-def recoded(
-    source: Source,
-    function: Callable[[Any, Any], tuple[Any, Any]],
-    target_shape: tuple[int, ...] | None,
-) -> Source:
-    """Return the same rows with transformed targets and weights."""
-    return View(source, _Recode(function), target_shape)
-
-
-def aligned(blocks: Iterable[Block], size: int) -> Iterator[Block]:
-    """Cut and join blocks so that all have ``size`` rows; the last one may be shorter."""
-    waiting: list[Block] = []
-    room = size
-    for block in blocks:
-        place = 0
-        while len(block) - place >= room:
-            waiting.append(block.part(place, place + room))
-            place += room
-            yield joined(waiting)
-            waiting, room = [], size
-        if place < len(block):
-            waiting.append(block.part(place, len(block)))
-            room -= len(block) - place
-    if waiting:
-        yield joined(waiting)

@@ -13,16 +13,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._parallel import one_thread, row_blocks
-from kernelsieve.sources.base import (
-    BLOCK_ROWS,
-    Block,
-    Fetching,
-    added,
-    aligned,
-    check_columns,
-    is_dask,
-    joined,
-)
+from kernelsieve.sources.base import BLOCK_ROWS, Block, added
+from kernelsieve.sources.blocks import aligned, joined
+from kernelsieve.sources.fetching import Fetching
+from kernelsieve.sources.given import check_columns, is_dask
 from kernelsieve.sources.stream import check_finite, valid_block
 
 FAN_IN = 8  # summaries that are added by one task

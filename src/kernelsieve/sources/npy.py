@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelsieve.sources.base import Block
 from kernelsieve.sources.stream import StreamSource
 
-BLOCK_BYTES = 2**25
+READ_BYTES = 2**25  # of a block that is read from the file at once
 
 
 class NpySource(StreamSource):
@@ -55,7 +55,7 @@ class NpySource(StreamSource):
                 raise ValueError(f"y has {len(self._y)} rows and {self.where} has {len(self._X)}")
         self.target_shape = None if self._y is None else self._y.shape[1:]
         row_bytes = max(1, self._X.shape[1] * self._X.itemsize)
-        self._block_rows = max(1, BLOCK_BYTES // row_bytes)
+        self._block_rows = max(1, READ_BYTES // row_bytes)
         self.n_blocks = -(-len(self._X) // self._block_rows)
 
     @property

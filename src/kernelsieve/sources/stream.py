@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import read_ahead
 from kernelsieve._validation import FLOATS, canonical_rows, check_range
-from kernelsieve.sources.base import Block, Fetching, aligned, joined
+from kernelsieve.sources.base import Block
+from kernelsieve.sources.blocks import aligned, joined
+from kernelsieve.sources.fetching import Fetching
 
 
 class StreamSource(Fetching):

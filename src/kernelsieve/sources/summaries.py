@@ -1,4 +1,4 @@
-"""Summaries of rows and targets: sums over all blocks, and the marginals of a sample of rows.
+"""Summaries of rows and targets: sums over all blocks.
 
 They are the same for any number of threads, and for any chunks up to rounding.
 """
@@ -7,26 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import map_row_blocks, row_blocks
-from kernelsieve._random import keyed_rows
-from kernelsieve._state import INT64, Persistent, array, wrong
-from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, added, as_source
+from kernelsieve.sources.base import BLOCK_ROWS, ArraySource, Block, Source, added
+from kernelsieve.sources.given import as_source
 
 SPARSE_BLOCK_ROWS = 16 * BLOCK_ROWS  # each makes a sum for every column, of which there are many
 TARGET_ROWS = 2**20
 CACHED_ENTRIES = 2**18  # of dense rows that are summed at once
 MAX_CLASSES = 64
-# Of the marginals.
-MOST_VALUES = 256  # of a column
-MOST_ENTRIES = 2**16  # of all columns: half a megabyte for each of values and weights
-FEWEST_VALUES = 16  # with less room than this for each column, nothing is kept
-SAMPLED_ROWS = 10_000
 
 
 @dataclass
@@ -203,18 +197,18 @@ class TargetSummary:
 
 
 @dataclass
-class _Summary:
+class _FirstPass:
     """Summaries of rows and targets, both from the first pass over a stream."""
 
     moments: Moments
     targets: TargetSummary | None
 
     @classmethod
-    def of_block(cls, block: Block) -> _Summary:
+    def of_block(cls, block: Block) -> _FirstPass:
         targets = None if block.y is None else _target_block(block)
         return cls(Moments.of_rows(block.X), targets)
 
-    def __iadd__(self, other: _Summary) -> _Summary:
+    def __iadd__(self, other: _FirstPass) -> _FirstPass:
         self.moments += other.moments
         if self.targets is not None and other.targets is not None:
             self.targets += other.targets
@@ -224,18 +218,19 @@ class _Summary:
 def moments(X: Any) -> Moments:
     """Return the moments of the rows of an array, or of a source, which keeps them."""
     source = as_source(X)
-    if "moments" not in source.rows_cache:
+    if source.known_moments is None:
         _summarise(source, with_targets=not isinstance(source, ArraySource))
-    return source.rows_cache["moments"]
+    assert source.known_moments is not None
+    return source.known_moments
 
 
 def target_summary(source: Source) -> TargetSummary | None:
     """Return the summary of the targets of a source, which keeps it; None without targets."""
     if source.target_shape is None:
         return None
-    if "targets" not in source.target_cache:
-        source.target_cache["targets"] = source.reduce(_target_block, TARGET_ROWS)
-    return source.target_cache["targets"]
+    if source.known_targets is None:
+        source.known_targets = source.reduce(_target_block, TARGET_ROWS)
+    return source.known_targets
 
 
 def target_columns(y: Any, n_rows: int) -> NDArray[np.float64]:
@@ -270,12 +265,12 @@ def _target_block(block: Block) -> TargetSummary:
 def _summarise(source: Source, with_targets: bool) -> None:
     size = SPARSE_BLOCK_ROWS if source.sparse else BLOCK_ROWS
     if not with_targets:
-        source.rows_cache["moments"] = source.reduce(_moments_of_block, size)
+        source.known_moments = source.reduce(_moments_of_block, size)
         return
-    summary = source.reduce(_Summary.of_block, size)
-    source.rows_cache["moments"] = summary.moments
+    summary = source.reduce(_FirstPass.of_block, size)
+    source.known_moments = summary.moments
     if summary.targets is not None:
-        source.target_cache["targets"] = summary.targets
+        source.known_targets = summary.targets
 
 
 def _moments_of_block(block: Block) -> Moments:
@@ -336,102 +331,3 @@ def weighted_counts(
 def _origin(X: Any, center: NDArray[np.float64] | None) -> NDArray[Any]:
     """Return the point to subtract, in X's float type."""
     return np.zeros(X.shape[1], dtype=X.dtype) if center is None else center.astype(X.dtype)
-
-
-# --- marginal distributions ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Marginals(Persistent):
-    """A few values of each column with their shares of the rows.
-
-    A column with few distinct values has all of them; of others, the medians of groups of equally
-    many rows are kept. A missing value (NaN) comes last.
-
-    Attributes
-    ----------
-    values, weights : ndarray of shape (n_entries,)
-        Column after column; the weights of each column sum to 1.
-    ends : ndarray of shape (d,)
-        Where the entries of each column end.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Marginals.of_rows(np.array([[1.0, 5.0], [3.0, 5.0], [3.0, 5.0]])).column(0)
-    (array([1., 3.]), array([0.33333333, 0.66666667]))
-    """
-
-    values: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    ends: NDArray[np.int64]
-
-    _state_fields: ClassVar = {
-        "values": array("entries", finite=False),
-        "weights": array("entries"),
-        "ends": array("d", dtype=INT64, low=1),
-    }
-
-    def _complete(self) -> None:
-        if (np.diff(self.ends, prepend=0) < 1).any() or self.ends[-1:].sum() != len(self.values):
-            wrong("ends", "do not divide the values into columns")
-        if (self.weights <= 0).any() or np.isinf(self.values).any():
-            wrong("weights", "are not positive, or a value is infinite")
-
-    @classmethod
-    def of_rows(cls, X: Any, most: int | None = None) -> Marginals:
-        """The marginals of the rows of X.
-
-        Parameters
-        ----------
-        X : {ndarray, CSR} of shape (n, d)
-        most : int, optional
-            The most values of a column; None takes up to 256, fewer for many columns.
-        """
-        if most is None:
-            most = min(MOST_VALUES, max(FEWEST_VALUES, MOST_ENTRIES // max(1, X.shape[1])))
-        X = sp.csc_array(X) if sp.issparse(X) else X
-        columns = [_few_values(_column(X, i), most) for i in range(X.shape[1])]
-        return cls(
-            np.concatenate([values for values, _ in columns]),
-            np.concatenate([weights for _, weights in columns]),
-            np.cumsum([len(values) for values, _ in columns]),
-        )
-
-    def column(self, i: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Values and weights of column i."""
-        start = 0 if i == 0 else self.ends[i - 1]
-        return self.values[start : self.ends[i]], self.weights[start : self.ends[i]]
-
-    @property
-    def n_columns(self) -> int:
-        """The number of columns."""
-        return len(self.ends)
-
-
-def sampled_rows(source: Source) -> NDArray[np.int64]:
-    """The numbers of the rows that stand for a source's distribution; none for too many columns."""
-    n_rows, n_columns = source.shape
-    if n_columns > MOST_ENTRIES // FEWEST_VALUES:
-        return np.empty(0, dtype=np.int64)
-    return keyed_rows(n_rows, SAMPLED_ROWS, 0, "marginals")
-
-
-def _column(X: Any, i: int) -> NDArray[Any]:
-    return X[:, [i]].toarray()[:, 0] if sp.issparse(X) else X[:, i]
-
-
-def _few_values(column: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """At most ``most`` values of a column (one more for a missing one), and their shares."""
-    known = np.sort(column[~np.isnan(column)])
-    starts = np.flatnonzero(np.append(True, known[1:] != known[:-1])[: len(known)])
-    values, counts = known[starts], np.diff(starts, append=len(known))
-    if len(values) > most:
-        bounds = np.linspace(0, len(known), most + 1).astype(np.int64)
-        middles = known[(bounds[:-1] + bounds[1:] - 1) // 2]
-        values, places = np.unique(middles, return_inverse=True)
-        counts = np.bincount(places, weights=np.diff(bounds))
-    if len(known) < len(column):
-        values = np.append(values, np.nan)
-        counts = np.append(counts, len(column) - len(known))
-    return values.astype(np.float64), counts / len(column)

@@ -20,7 +20,7 @@ from kernelsieve.sources.base import Block
 from kernelsieve.sources.stream import StreamSource, check_finite
 
 TEXT_BYTES = 2**25  # of text that are parsed at once
-BLOCK_ENTRIES = 2**22
+PARSED_ENTRIES = 2**22
 
 
 class SvmlightSource(StreamSource):
@@ -144,8 +144,8 @@ class SvmlightSource(StreamSource):
         )
 
     def _block_bounds(self) -> NDArray[np.int64]:
-        """Boundaries of blocks of about BLOCK_ENTRIES entries."""
-        count = max(1, -(-int(self._starts[-1]) // BLOCK_ENTRIES))
+        """Boundaries of blocks of about PARSED_ENTRIES entries."""
+        count = max(1, -(-int(self._starts[-1]) // PARSED_ENTRIES))
         marks = np.linspace(0, self._starts[-1], count + 1)[1:-1]
         inner = np.searchsorted(self._starts, marks)
         return np.unique(np.concatenate([[0], inner, [len(self._starts) - 1]]))

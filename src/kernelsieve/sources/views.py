@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from kernelsieve._parallel import ordered_map
 from kernelsieve._random import row_hashes
-from kernelsieve.sources.base import BLOCK_ROWS, Block, Changed, Source, aligned, joined
+from kernelsieve.sources.base import BLOCK_ROWS, Block, Source
+from kernelsieve.sources.blocks import aligned, joined
+from kernelsieve.sources.changed import Changed
 
 
 class Select(Protocol):
@@ -28,7 +30,7 @@ class Select(Protocol):
         """How many of the first rows are selected."""
 
 
-class Part(Changed):
+class Selected(Changed):
     """Some rows of another source.
 
     Parameters
@@ -159,7 +161,7 @@ def folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
     sizes[: source.shape[0] % count] += 1
     for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
         part = Range(stop - size, stop, True)
-        yield Part(source, replace(part, inside=False)), Part(source, part)
+        yield Selected(source, replace(part, inside=False)), Selected(source, part)
 
 
 def dealt_rows(n_rows: int, count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -173,7 +175,10 @@ def dealt_rows(n_rows: int, count: int) -> Iterator[tuple[NDArray[np.int64], NDA
 def dealt_folds(source: Source, count: int) -> Iterator[tuple[Source, Source]]:
     """Yield (training rows, test rows) for ``count`` folds of rows that are dealt at random."""
     for hand in range(count):
-        yield Part(source, Dealt(count, hand, False)), Part(source, Dealt(count, hand, True))
+        yield (
+            Selected(source, Dealt(count, hand, False)),
+            Selected(source, Dealt(count, hand, True)),
+        )
 
 
 class Mapped(Source):

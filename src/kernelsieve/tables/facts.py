@@ -23,7 +23,7 @@ from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.features.series import degree_masses
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
-from kernelsieve.kernels.base import SeriesTooLongError
+from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge
 from kernelsieve.tables.encoder import TableEncoder

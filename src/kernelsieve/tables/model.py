@@ -34,7 +34,7 @@ from kernelsieve.learning import Judge, choose_gamma_alpha
 from kernelsieve.learning.target_transform import NAMES, target_label
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.models.conformal import conformal_width
-from kernelsieve.sources import BlockSource
+from kernelsieve.sources.stream import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
     as_text,

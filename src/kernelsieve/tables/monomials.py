@@ -14,7 +14,7 @@ from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.kernels import Gaussian
 from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.linalg.operators import dense
-from kernelsieve.sources.base import given_source
+from kernelsieve.sources.given import given_source
 
 SOURCE_ROWS = 20_000
 

@@ -22,7 +22,7 @@ from kernelsieve.kernels.likelihood.learner import (
 from kernelsieve.kernels.likelihood.parts import PartsFit, best_parts
 from kernelsieve.kernels.likelihood.rates import WEAKEST, Fit
 from kernelsieve.kernels.product import Product
-from kernelsieve.sources.base import as_source
+from kernelsieve.sources.given import as_source
 
 RULES = ("likelihood", "leave-one-out")
 

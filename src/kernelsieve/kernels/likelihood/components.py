@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.subsets import add_pulls, add_subsets
 from kernelsieve._parallel import map_row_blocks, one_thread_in_blas, ordered_row_blocks
-from kernelsieve.kernels.anova import Anova, AnovaTiles
+from kernelsieve.kernels.anova import Anova
+from kernelsieve.kernels.anova_tiles import AnovaTiles
 from kernelsieve.kernels.likelihood.objective import without_constants
 from kernelsieve.linalg.cholesky import inverse_of
 

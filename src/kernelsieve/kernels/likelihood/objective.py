@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.product_gram import CATEGORICAL, add_slopes
 from kernelsieve._parallel import map_row_blocks
-from kernelsieve.kernels.base import TILE_COLUMNS, TILE_ROWS
+from kernelsieve.kernels.gram import TILE_COLUMNS, TILE_ROWS
 from kernelsieve.kernels.tiles import product_gram
 from kernelsieve.linalg.cholesky import inverse_of
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kernelsieve._native.product_gram import CATEGORICAL
+from kernelsieve.kernels.families import family_codes
 from kernelsieve.kernels.likelihood.objective import Objective
 from kernelsieve.kernels.product import Product
-from kernelsieve.kernels.tiles import family_codes
 from kernelsieve.kernels.warps import Warp, combined
 
 Array = NDArray[np.float64]

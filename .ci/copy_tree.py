@@ -1,4 +1,4 @@
-"""Copy this checkout, without what tools and tests leave behind: python .ci/copy.py FOLDER."""
+"""Copy this checkout, without what tools and tests leave behind: python .ci/copy_tree.py FOLDER."""
 
 import shutil
 import sys
