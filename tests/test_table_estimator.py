@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 import kernelsieve
 from kernelsieve import TableModel, cli
 from kernelsieve.tables import TableEncoder, TableError, TableNotice, read_table
-from kernelsieve.tables.columns import Levels
-from kernelsieve.tables.encoder import MEANS_ABOVE
+from kernelsieve.tables.categories import MEANS_ABOVE, Category
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
 
@@ -121,7 +120,7 @@ def test_rare_categories_are_drawn_to_the_mean() -> None:
     zones = [f"z{i % 30}" for i in range(900)] + ["once"]
     encoder = TableEncoder().fit({"zone": zones}, np.append(rng.normal(size=900), 5.0))
     (column,) = encoder.columns_
-    assert isinstance(column, Levels)
+    assert isinstance(column, Category)
     assert 0 < column.means[column.levels.index("once")][0] < 0.5
 
 

@@ -24,8 +24,8 @@ from kernelsieve import NystromFeatures
 from kernelsieve.datasets import Dataset
 from kernelsieve.datasets.verify import checksum
 from kernelsieve.tables import Table, TableEncoder, TableNotice, read_table
-from kernelsieve.tables.columns import as_times
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tables.times import as_times
 from kernelsieve.tuning import Judge, SearchOptions, choose_gamma_alpha
 
 SPLIT_SEED = 0
