@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve import __version__
 from kernelsieve._files import replacing
 from kernelsieve._validation import check_choice
+from kernelsieve.export.check import check_file
 from kernelsieve.export.features import features_graph
 from kernelsieve.export.graph import ExportError, Graph
 from kernelsieve.export.kernels import kernel_matrix
@@ -42,7 +43,9 @@ from kernelsieve.tables.learned import LearnedRidge
 DTYPES = ("float32", "float64")
 
 
-def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float32") -> None:
+def export_onnx(
+    model: Any, path: str | os.PathLike[str], *, dtype: str = "float64", check: Any = True
+) -> None:
     """Write a fitted model as an ONNX file, which runs without Python.
 
     The file has standard operators only, and takes any number of rows. Its outputs are
@@ -58,17 +61,33 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float
         KernelPCA, KernelKMeans or TableModel, or a scikit-learn Pipeline of scalers, imputers,
         encoders and column transformers that ends with one of them.
     path : path
-    dtype : "float32" or "float64"
+    dtype : "float64" or "float32"
         The type of the numbers that go in and come out. Inside, everything is float64: the
-        coefficients of a kernel model cancel, and float32 would lose digits.
+        coefficients of a kernel model cancel, and float32 would lose digits. With "float32" the
+        rows are rounded before the model sees them, which shows where a column's values are large
+        beside its deviation: years, coordinates, prices.
+    check : bool, or what ``predict`` takes
+        Rows on which the file must say what the model says, to 1e-5 of the deviation of the
+        predictions; this needs onnxruntime. By default a TableModel is compared on made rows, with
+        its categories in odd spellings, missing values and new categories, if onnxruntime is
+        there.
 
     Raises
     ------
     ExportError
-        For what has no counterpart among ONNX's operators, with the reason.
+        For what has no counterpart among ONNX's operators, with the reason, and if the file differs
+        from the model.
+
+    Warns
+    -----
+    ExportNotice
+        If rounding the rows of the check to float32 changes predictions.
 
     Notes
     -----
+    A text is compared as in a table: spaces around it are removed, and a text for "no value" ("",
+    "NA", ...) is missing. Numbers that stand for categories go in as texts, such as "1".
+
     The file does not check its input. Where the model refuses a row (infinite numbers, missing
     values that it cannot compare, categories that an encoder does not know), the file returns NaN,
     or what the formula gives.
@@ -88,8 +107,10 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float
     rows, last = _inputs(graph, model)
     _outputs(graph, last, rows)
     file = graph.model(f"{type(last).__name__}, exported by kernelsieve {__version__}", __version__)
+    content = file.SerializeToString()
+    check_file(content, model, check, dtype)
     with replacing(path) as stream:
-        stream.write(file.SerializeToString())
+        stream.write(content)
 
 
 def _require_onnx() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -109,47 +110,42 @@ class Category(Persistent):
         """The categories of rows: texts with None, or numbers with NaN where they are missing."""
         return cells.categories(self.name)
 
-    def places(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """The places of categories among the levels, -1 for one that is not known."""
-        if values.dtype.kind == "f":
-            distinct, inverse = np.unique(values, return_inverse=True)
-            return np.array([self.place(value) for value in distinct.tolist()])[inverse]
-        found = [self.place(value) for value in values.tolist()]
-        return np.array(found, dtype=np.int64)
+    @cached_property
+    def spellings(self) -> dict[str, int]:
+        """The place of every text that stands for a category.
+
+        A category that is a number has the usual texts of the number too, where no other category
+        has them: "01067" is also "1067" and "1067.0", and "True" is "1".
+        """
+        found = {level: place for place, level in enumerate(self.levels)}
+        for place, level in enumerate(self.levels):
+            number = number_of(level)
+            if number is not None and math.isfinite(number):
+                for text in (number_text(number), repr(number)):
+                    found.setdefault(text, place)
+        return found
 
     def place(self, value: str | float | None) -> int:
-        """The place of a category, -1 if it is not known."""
-        known = self._known(value)
-        return self._places.get(OTHER, -1) if known is None else self._places[known]
-
-    def _known(self, value: str | float | None) -> str | None:
-        """The level of a value.
-
-        A number is the level with its text, or else one that is the same number: 1 is "1", and
-        "1.0" or "True" where there is no "1".
-        """
+        """The place of a category among the levels, -1 if it is not known."""
         if value is None or value != value:
-            return self.fill
+            return self.spellings[self.fill]
         text = number_text(value) if isinstance(value, float) else value
-        if text in self._places:
-            return text
-        return self._numbers.get(value) if isinstance(value, float) else None
+        return self.spellings.get(text, self._other)
+
+    def places(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The places of categories: of texts with None, or of numbers with NaN."""
+        if values.dtype.kind == "f":
+            distinct, inverse = np.unique(values, return_inverse=True)
+            return self.places(distinct.astype(object))[inverse]
+        return np.array([self.place(value) for value in values.tolist()], dtype=np.int64)
 
     def unseen(self, values: NDArray[Any]) -> list[str | float]:
         """The values that have no place."""
-        if OTHER in self._places:
-            return []
-        return [value for value in values.tolist() if self._known(value) is None]
+        return [value for value in values.tolist() if self.place(value) < 0]
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {level: place for place, level in enumerate(self.levels)}
-
-    @cached_property
-    def _numbers(self) -> dict[float, str]:
-        """Levels that are numbers, by their number; the first of several."""
-        pairs = [(number_of(level), level) for level in reversed(self.levels)]
-        return {number: level for number, level in pairs if number is not None}
+    def _other(self) -> int:
+        return self.spellings.get(OTHER, -1)
 
     @cached_property
     def _means(self) -> Array:

@@ -23,6 +23,8 @@ def known_text(text: str) -> str | None:
     >>> known_text(" WD "), known_text("wd"), known_text(" N/A ")
     ('WD', 'wd', None)
     """
+    if not text.isascii():  # halves of a character, which no file can hold
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.strip(SPACES)
     return None if text.lower() in MISSING else text
 
