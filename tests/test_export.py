@@ -59,7 +59,7 @@ from kernelsieve.kernels import (
     Warp,
 )
 from kernelsieve.kernels.product import Reference
-from kernelsieve.tables import TableEncoder, TableNotice
+from kernelsieve.tables import TableNotice
 from kernelsieve.tables.categories import MOST_LEVELS, OTHER
 
 pytest.importorskip("onnx")
@@ -483,8 +483,8 @@ def test_tables_with_rare_categories_and_time_between(tmp_path: Path) -> None:
 
 
 ODD = ["WD ", " WD", "\tWD\u00a0", "wd", "Wd", "Köln", "Ko\u0308ln", "New York", "New  York",
-       "a.b", "a+b", "(x|y)", "[z]", "$5", "\\d", "a\0b", "\ud800", "x" * 5_000, "1", "1.0", "01", "1e0",
-       "True", "true", "NA", " n/a ", "<NA>", "", " ", "?", "never seen", "(other)"]  # fmt: skip
+       "a.b", "a+b", "(x|y)", "[z]", "$5", "\\d", "a\0b", "\ud800", "x" * 5_000, "1", "1.0", "01",
+       "1e0", "True", "true", "NA", " n/a ", "<NA>", "", " ", "?", "never seen", "(other)"]  # fmt: skip
 
 
 @pytest.mark.parametrize("several", [False, True])  # 0/1 columns, and means of the target
@@ -503,7 +503,9 @@ def test_texts_are_compared_as_in_tables(several: bool, tmp_path: Path) -> None:
     whole = texts != "\ud800"  # half a character, which onnxruntime does not take
     (found,) = run(model, {name: values[whole] for name, values in new.items()}, tmp_path)
     np.testing.assert_allclose(found, expected[whole], rtol=1e-10)
-    one_by_one = [model.predictor()({name: new[name][i] for name in new}) for i in range(len(texts))]
+    one_by_one = [
+        model.predictor()({name: new[name][i] for name in new}) for i in range(len(texts))
+    ]
     np.testing.assert_allclose(one_by_one, expected, rtol=1e-10)
     strip = model.predict({"a": [0.0, 0.0], "text": ["WD", " WD\n"]})
     assert strip[0] == strip[1]
@@ -530,7 +532,7 @@ def test_a_file_that_differs_from_the_model_is_not_written(
     good = {"year": [2e4], "town": ["Ulm"]}
     broken(monkeypatch)
     for rows in (True, {"year": [2e4, 2e4], "town": ["Ulm ", "Bonn"]}):
-        with pytest.raises(ExportError, match="differs from the model by .* was not written"):
+        with pytest.raises(ExportError, match=r"differs from the model by .* was not written"):
             export_onnx(model, path, check=rows)
         assert not path.exists()
     for rows in (False, good):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,14 @@ LARGEST_FILE = 2**31 - 2**20  # bytes: what protobuf can hold
 
 class ExportError(ValueError):
     """A model, or a part of it, that ONNX cannot express; the message says which and why."""
+
+
+T = TypeVar("T")
+
+
+def entry_of(table: Mapping[type, T], thing: Any) -> T | None:
+    """The entry of the class of a thing, or of its nearest base; None if there is none."""
+    return next((table[cls] for cls in type(thing).__mro__ if cls in table), None)
 
 
 class Graph:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.export.graph import ExportError, Graph
+from kernelsieve.export.graph import ExportError, Graph, entry_of
 from kernelsieve.features import GegenbauerFeatures, NetworkFeatures
 from kernelsieve.features.activation import ActivationLayer, recurrence, unit_scale
 from kernelsieve.features.network import Layer
@@ -18,7 +19,8 @@ SHORTEST = 1e-300  # a length below stands for the zero row
 
 def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> str:
     """Sums over degrees of a function of the length times a polynomial of the cosine."""
-    series, d = features._series, features.n_features_in_
+    series, all_weights, signs = features.terms
+    d = features.n_features_in_
     size = features.n_components_**-0.5
     if series is None:
         unit, scales = _polar(graph, features.kernel_, rows)
@@ -35,16 +37,16 @@ def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> s
             logs = graph.op("Sub", logs, half)
         scales = graph.op("Exp", logs)
     cosines = _cosines(graph, unit, features.directions_)
-    w = np.arange(len(features._weights))
+    w = np.arange(len(all_weights))
     with np.errstate(divide="ignore", invalid="ignore"):
         top = w + d - 2.0
         slopes = np.where(w == 0, 1.0, (2.0 * w + d - 2.0) / top)
         drops = np.where(w == 0, 0.0, w / top)
     total, stop = "", 0
     for degree, polynomial in enumerate(_polynomials(graph, cosines, slopes, drops)):
-        weights = size * features._weights[degree]
+        weights = size * all_weights[degree]
         start, stop = stop, stop + len(weights)
-        matrix = weights[:, None] * features._signs[start:stop]
+        matrix = weights[:, None] * signs[start:stop]
         if series is None:
             term = graph.op("Mul", polynomial, matrix)
         else:
@@ -56,17 +58,19 @@ def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> s
 
 def network_graph(graph: Graph, features: NetworkFeatures, rows: str) -> str:
     """One layer of random units."""
-    network = features._network
-    if isinstance(network, Layer):
-        width = np.sqrt(unit_scale(network.order, len(network.directions)) / network.size)
-        values = _units(graph, graph.op("MatMul", rows, network.directions), network.order)
-        return graph.op("Mul", values, np.full((1, network.size), width))
-    if isinstance(network, ActivationLayer):
-        return _activation(graph, network, rows)
-    raise ExportError(
-        "NetworkFeatures(layers='sketched') of a tangent kernel sketches by fast transforms, which "
-        "would become huge matrices: use layers='one'"
-    )
+    made = entry_of(NETWORKS, features.network)
+    if made is None:
+        raise ExportError(
+            "NetworkFeatures(layers='sketched') of a tangent kernel sketches by fast transforms, "
+            "which would become huge matrices: use layers='one'"
+        )
+    return made(graph, features.network, rows)
+
+
+def _layer(graph: Graph, network: Layer, rows: str) -> str:
+    width = np.sqrt(unit_scale(network.order, len(network.directions)) / network.size)
+    values = _units(graph, graph.op("MatMul", rows, network.directions), network.order)
+    return graph.op("Mul", values, np.full((1, network.size), width))
 
 
 def _activation(graph: Graph, network: ActivationLayer, rows: str) -> str:
@@ -98,9 +102,8 @@ def _activation(graph: Graph, network: ActivationLayer, rows: str) -> str:
     return graph.op("Mul", graph.join(parts), amplitudes)
 
 
-def _polar(graph: Graph, kernel: Any, rows: str) -> tuple[str, str]:
+def _polar(graph: Graph, kernel: SphericalKernel, rows: str) -> tuple[str, str]:
     """Rows of length 1, and the power of their length that the kernel has: (n, d) and (n, 1)."""
-    assert isinstance(kernel, SphericalKernel)
     unit, length = _unit(graph, rows)
     there = graph.flags(graph.op("Greater", length, 0.0))
     power = graph.op("Pow", length, float(kernel.length_power))
@@ -139,3 +142,9 @@ def _polynomials(
         if drop != 0.0:
             after = graph.op("Sub", after, graph.op("Mul", before, drop))
         before, now = now, after
+
+
+NETWORKS: dict[type, Callable[[Graph, Any, str], str]] = {
+    Layer: _layer,
+    ActivationLayer: _activation,
+}

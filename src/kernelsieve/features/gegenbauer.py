@@ -157,6 +157,11 @@ class GegenbauerFeatures(FeatureMap):
         self._signs = signs.reshape(terms, size)
         self._complete()
 
+    @property
+    def terms(self) -> tuple[Series | None, list[NDArray[np.float64]], NDArray[np.int8]]:
+        """The series of the kernel (None for one of the angle), and weights and signs of terms."""
+        return self._series, self._weights, self._signs
+
     def _computed_weights(self, d: int) -> list[NDArray[np.float64]]:
         """What the functions of the length are multiplied by, for each degree."""
         if self._series is not None:

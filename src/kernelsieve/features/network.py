@@ -128,6 +128,11 @@ class NetworkFeatures(FeatureMap):
         self._network = network.draw(self.kernel_, self.n_features_in_, self._size, self._seed)
         self.n_components_ = self._network.size
 
+    @property
+    def network(self) -> Any:
+        """The units that were drawn."""
+        return self._network
+
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self._network.fill(X, out)
 

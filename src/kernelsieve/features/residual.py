@@ -178,6 +178,20 @@ class ResidualFeatures(FeatureMap):
         self.coefficients_ = self._products()
         self.n_components_ = sum(self.coefficients_.shape)
 
+    def mixture(self) -> NDArray[np.float64] | None:
+        """Return the matrix that mixes the random features, or None if they are used as they are.
+
+        Returns
+        -------
+        ndarray of shape (n_random, n_mixed), or None
+        """
+        if self._mixture is None:
+            return None
+        wide = self.random_map_.n_components_
+        matrix = np.empty((wide, self._mixture.size))
+        self._mixture.fill(np.eye(wide), matrix)
+        return matrix
+
     def _landmarks(self, X: Source, size: int, seed: int) -> NystromFeatures:
         return NystromFeatures(
             size,
