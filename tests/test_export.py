@@ -484,7 +484,8 @@ def test_tables_with_rare_categories_and_time_between(tmp_path: Path) -> None:
 
 ODD = ["WD ", " WD", "\tWD\u00a0", "wd", "Wd", "Köln", "Ko\u0308ln", "New York", "New  York",
        "a.b", "a+b", "(x|y)", "[z]", "$5", "\\d", "a\0b", "\ud800", "x" * 5_000, "1", "1.0", "01",
-       "1e0", "True", "true", "NA", " n/a ", "<NA>", "", " ", "?", "never seen", "(other)"]  # fmt: skip
+       "1e0", "True", "true", "NA", " n/a ", "<NA>", "", " ", "?", "never seen",
+       "(other)"]  # fmt: skip
 
 
 @pytest.mark.parametrize("several", [False, True])  # 0/1 columns, and means of the target

@@ -250,7 +250,8 @@ def cell_text(where: str, name: str, value: Any) -> str | None:
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, int | float) or hasattr(value, "__float__"):  # also Decimal
+    number = hasattr(value, "__float__") and not isinstance(value, np.ndarray)  # also Decimal
+    if isinstance(value, int | float) or number:
         return number_text(float(value))
     raise TableError(
         f"{where}: column {name!r} holds {type(value).__name__} values; only numbers, texts and "
