@@ -27,9 +27,10 @@ N_ONE_BY_ONE = 15  # rows that the predictor of one row takes, too
 METHODS = ("adaptive", "row-norm", "nystrom", "fourier", "auto")
 WORDS: tuple[str, ...] = (
     "WD", "wd", "Ulm", "New York", "New  York", "Köln", "Ko\u0308ln", "ÅS", "ß", "ſ", "İzmir",
-    "日本", "🏠", "a.b", "a+b*", "(x)", "[y]", "{2}", "^", "$5 a", "|", "\\d", "\\", "'", '"', "a,b",
-    "a;b", "None of these", "nano", "n", "NaN-like", "-", "?!", "1", "1.0", "01", "2.50", "1e3", "True",
-    "false", "(other)", "(missing)", "x\ty", "x\ny", "x\u00a0y", "\u200b", "a" * 300, "#", "0",
+    "日本", "🏠", "a.b", "a+b*", "(x)", "[y]", "{2}", "^", "$5 a", "|", "\\d", "\\", "'", '"',
+    "a,b", "a;b", "None of these", "nano", "n", "NaN-like", "-", "?!", "1", "1.0", "01", "2.50",
+    "1e3", "True", "false", "(other)", "(missing)", "x\ty", "x\ny", "x\u00a0y", "\u200b",
+    "a" * 300, "#", "0",
 )  # fmt: skip
 AROUND = ("{}", "{}", "{}", "{}", " {}", "{} ", "\t{}", "{}\n", "\u00a0{}\u3000", "{}\x1f")
 NOTHING = ("", " ", "NA", "n/a", " NULL ", "nan", "?", "<NA>")

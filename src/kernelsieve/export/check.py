@@ -194,30 +194,25 @@ def text_of(value: str | float | None) -> str:
 def _made(encoder: TableEncoder) -> Sample:
     """A sample of rows like those that the encoder was fitted to, with odd spellings and holes."""
     rng = stream(0, "rows of a check")
-    columns = {column.name: column for column in encoder.columns_
-               if isinstance(column, Category) or column.is_whole}  # fmt: skip
-    made = {
-        name: (_made_texts if isinstance(column, Category) else _made_numbers)(column, rng)
-        for name, column in columns.items()
-    }
-    times = {name: made[name] for name, kind in _kinds(encoder).items() if kind == "time"}
+    numbers, times, texts = {}, {}, {}
+    for column in encoder.columns_:
+        if isinstance(column, Category):
+            texts[column.name] = _made_texts(column, rng)
+        elif column.kind == "number":
+            numbers[column.name] = _made_numbers(column, rng)
+        elif column.is_whole:
+            seconds = _made_numbers(column, rng)
+            times[column.name] = np.floor(np.clip(seconds, FIRST_SECOND, LAST_SECOND))
     written = {name: [None if s != s else time_text(s) for s in seconds]
                for name, seconds in times.items()}  # fmt: skip
-    return Sample(
-        encoder,
-        from_columns("the rows of a check", {**made, **written}.items()),
-        {name: made[name] for name, kind in _kinds(encoder).items() if kind == "number"},
-        times,
-        {name: made[name] for name, kind in _kinds(encoder).items() if kind == "text"},
-    )
+    table = from_columns("the rows of a check", {**numbers, **written, **texts}.items())
+    return Sample(encoder, table, numbers, times, texts)
 
 
 def _made_numbers(column: Number, rng: np.random.Generator) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         values = column.mean + column.scale * rng.normal(size=N_ROWS)
     values = np.where(np.isfinite(values), values, column.fill)
-    if column.kind == "time":
-        values = np.floor(np.clip(values, FIRST_SECOND, LAST_SECOND))
     values[rng.random(N_ROWS) < MISSING_SHARE] = np.nan
     return values
 

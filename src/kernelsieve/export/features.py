@@ -153,7 +153,8 @@ def _tensor_sketch(graph: Graph, features: TensorSketchFeatures, rows: str) -> s
 
 
 def _products(graph: Graph, features: ProductFeatures, rows: str) -> str:
-    basis, made = features.basis, entry_of(BASES, features.basis)
+    basis = features.basis
+    made = entry_of(BASES, basis)
     if made is None:
         raise ExportError(
             "the features were fitted to sparse rows, whose zeros they skip: fit them to dense rows"
@@ -172,7 +173,7 @@ def _along_columns(graph: Graph, frame: ProductFrame, rows: str, lines: Lines) -
     return product_points(graph, frame.kernel, rows, frame.n_coordinates, lines)
 
 
-def _scaled(graph: Graph, frame: Frame, rows: str) -> str:
+def _scaled(graph: Graph, frame: Any, rows: str) -> str:
     centred = rows if frame.center is None else graph.op("Sub", rows, frame.center[None])
     return graph.op("Mul", centred, frame.scale)
 
@@ -207,7 +208,8 @@ def _multiplied_out(graph: Graph, features: ProductFeatures, atoms: str, roots: 
 def _monomials(graph: Graph, features: ProductFeatures, rows: str, lines: Lines) -> tuple[str, str]:
     """Atoms x^k / sqrt(k!) and roots exp(-|x|^2 / 2); both are 0 where that underflows."""
     trie, points = features.trie, _points(graph, features.frame, rows, lines)
-    if not features.basis.series.damped:
+    basis: Any = features.basis
+    if not basis.series.damped:
         roots = graph.ones(rows, 1)
     else:
         scaled = _scaled(graph, features.frame, rows)
@@ -227,7 +229,8 @@ def _monomials(graph: Graph, features: ProductFeatures, rows: str, lines: Lines)
 
 def _local(graph: Graph, features: ProductFeatures, rows: str, lines: Lines) -> tuple[str, str]:
     """Ratios e_k / e_0 of the atoms, and the products of all e_0."""
-    tables, trie = features.basis, features.trie
+    tables: Any = features.basis
+    trie = features.trie
     if not len(lines):
         return rows, graph.ones(rows, 1)
     points = _points(graph, features.frame, rows, lines)

@@ -159,7 +159,7 @@ def _cosine(graph: Graph, kernel: Pairwise, rows: str, points: Array) -> str:
 
 
 def fourier_points(
-    graph: Graph, kernel: Kernel, rows: str, n_columns: int
+    graph: Graph, kernel: Any, rows: str, n_columns: int
 ) -> tuple[NDArray[np.int64], str]:
     """What random frequencies multiply: the columns that count, and their coordinates."""
     if entry_of(KERNELS, kernel) is not _product:

@@ -12,7 +12,6 @@ from kernelsieve.export.graph import ExportError, Graph, entry_of
 from kernelsieve.features import GegenbauerFeatures, NetworkFeatures
 from kernelsieve.features.activation import ActivationLayer, recurrence, unit_scale
 from kernelsieve.features.network import Layer
-from kernelsieve.kernels.zonal import SphericalKernel
 
 SHORTEST = 1e-300  # a length below stands for the zero row
 
@@ -102,7 +101,7 @@ def _activation(graph: Graph, network: ActivationLayer, rows: str) -> str:
     return graph.op("Mul", graph.join(parts), amplitudes)
 
 
-def _polar(graph: Graph, kernel: SphericalKernel, rows: str) -> tuple[str, str]:
+def _polar(graph: Graph, kernel: Any, rows: str) -> tuple[str, str]:
     """Rows of length 1, and the power of their length that the kernel has: (n, d) and (n, 1)."""
     unit, length = _unit(graph, rows)
     there = graph.flags(graph.op("Greater", length, 0.0))

@@ -206,13 +206,16 @@ class TableEncoder(PersistentEstimator):
         """A column of numbers or times, or None if it says nothing."""
         present = values[~np.isnan(values)]
         if len(present) == 0:
-            return self._ignore(table, name, "is empty")
+            self._ignore(table, name, "is empty")
+            return None
         if kind is Number and name not in self.keep:
             why = numbers_that_identify(name, values)
             if why is not None:
-                return self._ignore_identifier(table, name, why)
+                self._ignore_identifier(table, name, why)
+                return None
         if present.min() == present.max():
-            return self._ignore(table, name, f"is always {present[0]:g}")
+            self._ignore(table, name, f"is always {present[0]:g}")
+            return None
         return kind.fit(name, values)
 
     def _fitted_category(
@@ -226,12 +229,15 @@ class TableEncoder(PersistentEstimator):
         counts = Counter(value for value in values.tolist() if value is not None)
         levels, n_present = sorted(counts), counts.total()
         if not levels:
-            return self._ignore(table, name, "is empty")
+            self._ignore(table, name, "is empty")
+            return None
         if len(levels) == 1 and n_present == table.n_rows:
-            return self._ignore(table, name, f"is always {levels[0]}")
+            self._ignore(table, name, f"is always {levels[0]}")
+            return None
         why = texts_that_identify(levels, n_present, table.n_rows)
         if why is not None and name not in self.keep:
-            return self._ignore_identifier(table, name, why)
+            self._ignore_identifier(table, name, why)
+            return None
         column = Category.fit(name, counts, n_present < table.n_rows)
         rare = len(levels) - len(set(column.levels) & counts.keys())
         if rare:

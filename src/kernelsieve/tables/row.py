@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.tables.cells import is_number
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.notices import Column
-from kernelsieve.tables.table import TableError, cell_text, is_number, listed
+from kernelsieve.tables.table import TableError, cell_text, listed
 from kernelsieve.tables.texts import TEXT, Reading
 from kernelsieve.tables.times import seconds_of
 

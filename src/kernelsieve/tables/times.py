@@ -29,10 +29,8 @@ def parts_of(times: Times) -> list[tuple[str, str, str]]:
     return found + [(b, SINCE, a) for i, a in enumerate(names) for b in names[i + 1 :]]
 
 
-def time_part(
-    seconds: NDArray[np.float64], part: str, other: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """A part of times; NaN stays NaN."""
+def time_part(seconds: Any, part: str, other: Any = None) -> Any:
+    """A part of times, or of one time; NaN stays NaN."""
     if part == SINCE:
         return (seconds - other) / 3600.0
     if part == "hour":

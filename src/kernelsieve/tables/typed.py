@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.tables.table import Table, TableError, is_number
+from kernelsieve.tables.cells import is_number
+from kernelsieve.tables.table import Table, TableError
 from kernelsieve.tables.times import as_times, seconds_of
 
 LONGEST_SHOWN = 40
