@@ -70,8 +70,8 @@ try:
     session = onnxruntime.InferenceSession(folder / "rent.onnx")
     inputs = {
         "town": np.array(["Bonn", "Aue"], dtype=object),
-        "size": np.array([80.0, np.nan], dtype=np.float32),  # NaN where a number is missing
-        "age": np.array([5.0, 5.0], dtype=np.float32),
+        "size": np.array([80.0, np.nan]),  # NaN where a number is missing
+        "age": np.array([5.0, 5.0]),
     }
     print("onnxruntime:", session.run(None, inputs)[0].round(0).tolist())
 except ImportError as error:  # pip install 'kernelsieve[onnx]' onnxruntime

@@ -47,7 +47,7 @@ from kernelsieve import (
     TableModel,
     TensorSketchFeatures,
 )
-from kernelsieve.export import ExportError, export_onnx, graph
+from kernelsieve.export import ExportError, ExportNotice, export_onnx, graph
 from kernelsieve.kernels import (
     ArcCosine,
     DotProduct,
@@ -59,7 +59,8 @@ from kernelsieve.kernels import (
     Warp,
 )
 from kernelsieve.kernels.missing import Reference
-from kernelsieve.tables import encoder
+from kernelsieve.kernels.product import Reference
+from kernelsieve.tables.categories import MOST_LEVELS, OTHER
 from kernelsieve.tables.table import TableNotice
 
 pytest.importorskip("onnx")
@@ -459,11 +460,9 @@ def test_a_file_has_2_gb_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_tables_with_rare_categories_and_time_between(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(encoder, "MOST_LEVELS", 12)
-    table, new = flats(400, 0), flats(100, 1)
+def test_tables_with_rare_categories_and_time_between(tmp_path: Path) -> None:
+    table, new = flats(2_200, 0), flats(100, 1)
+    table["street"] = np.array([f"street {i % (MOST_LEVELS + 30)}" for i in range(2_200)])
     for each, seed in ((table, 2), (new, 3)):
         stay = np.random.default_rng(seed).integers(3_600, 864_000, len(each["built"]))
         each["sold"] = (each["built"].astype("datetime64[s]") + stay).astype(str)
@@ -472,8 +471,9 @@ def test_tables_with_rare_categories_and_time_between(
     table["rent"] = between[0].astype(np.float64) / 86_400.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableNotice)
-        model = TableModel("rent", n_components=60, method="adaptive", baselines=False).fit(table)
-        expected = model.predict(new)
+        model = TableModel("rent", n_components=60, method="adaptive", gamma=0.1, alpha=0.1)
+        expected = model.fit(table).predict(new)
+    assert OTHER in model.encoder_.columns_[2].levels
     assert {column.title for column in model.encoder_.columns_} >= {"sold - built", "street"}
     texts = {name: np.array(["" if v is None else v for v in new[name]], dtype=object)
              for name in ("town", "street")}  # fmt: skip
@@ -481,6 +481,79 @@ def test_tables_with_rare_categories_and_time_between(
              for name in ("built", "sold")}  # fmt: skip
     (found,) = run(model, {"size": new["size"], **texts, **times}, tmp_path)
     assert np.abs(found - expected).max() <= 1e-8 * expected.std()
+
+
+ODD = ["WD ", " WD", "\tWD\u00a0", "wd", "Wd", "Köln", "Ko\u0308ln", "New York", "New  York",
+       "a.b", "a+b", "(x|y)", "[z]", "$5", "\\d", "a\0b", "\ud800", "x" * 5_000, "1", "1.0", "01",
+       "1e0", "True", "true", "NA", " n/a ", "<NA>", "", " ", "?", "never seen",
+       "(other)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("several", [False, True])  # 0/1 columns, and means of the target
+def test_texts_are_compared_as_in_tables(several: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    known = ["WD ", "New York", "Köln", "a.b", "(x|y)", "\\d", "a\0b", "x" * 5_000, "1", "True"]
+    known += [f"level {i}" for i in range(30)] if several else []
+    table = {"a": rng.normal(size=400), "text": rng.choice(np.array(known, dtype=object), 400)}
+    y = np.array([known.index(text) for text in table["text"]]) % 7 + table["a"]
+    model = TableModel("y", method="fourier", n_components=40, gamma=0.1, alpha=0.1).fit(table, y)
+    assert bool(model.encoder_.columns_[1].means) == several
+    texts = np.array([*known, *ODD], dtype=object)
+    new = {"a": np.linspace(-1.0, 1.0, len(texts)), "text": texts}
+    with pytest.warns(TableNotice):
+        expected = model.predict(new)
+    whole = texts != "\ud800"  # half a character, which onnxruntime does not take
+    (found,) = run(model, {name: values[whole] for name, values in new.items()}, tmp_path)
+    np.testing.assert_allclose(found, expected[whole], rtol=1e-10)
+    one_by_one = [
+        model.predictor()({name: new[name][i] for name in new}) for i in range(len(texts))
+    ]
+    np.testing.assert_allclose(one_by_one, expected, rtol=1e-10)
+    strip = model.predict({"a": [0.0, 0.0], "text": ["WD", " WD\n"]})
+    assert strip[0] == strip[1]
+
+
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break the export of categories: texts keep their spaces."""
+    from kernelsieve.export import texts
+
+    monkeypatch.setattr(texts, "SPACES", "~")
+
+
+def town_model() -> TableModel:
+    rng = np.random.default_rng(0)
+    table = {"year": 2e4 + rng.normal(size=200), "town": rng.choice(["Ulm", "Bonn"], 200)}
+    y = table["year"] - 2e4 + 2.0 * (table["town"] == "Ulm")
+    return TableModel("y", method="fourier", n_components=20, gamma=0.1, alpha=0.1).fit(table, y)
+
+
+def test_a_file_that_differs_from_the_model_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, path = town_model(), tmp_path / "model.onnx"
+    good = {"year": [2e4], "town": ["Ulm"]}
+    broken(monkeypatch)
+    for rows in (True, {"year": [2e4, 2e4], "town": ["Ulm ", "Bonn"]}):
+        with pytest.raises(ExportError, match=r"differs from the model by .* was not written"):
+            export_onnx(model, path, check=rows)
+        assert not path.exists()
+    for rows in (False, good):
+        export_onnx(model, path, check=rows)
+        path.unlink()
+
+
+def test_what_float32_costs_is_told(tmp_path: Path) -> None:
+    model = town_model()
+    with pytest.warns(ExportNotice, match="float32 can change predictions by .*e-0[345] of"):
+        export_onnx(model, tmp_path / "model.onnx", dtype="float32")
+    X = 1e3 + rows()
+    ridge = make_pipeline(StandardScaler(), KernelRidge(MAPS["fourier"], alpha=0.1))
+    ridge.fit(X, target(X - 1e3))
+    with pytest.warns(ExportNotice, match="Use dtype='float64'"):
+        export_onnx(ridge, tmp_path / "model.onnx", dtype="float32", check=X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export_onnx(ridge, tmp_path / "model.onnx", check=X)
 
 
 def test_tables_with_sparse_columns_are_refused(tmp_path: Path) -> None:

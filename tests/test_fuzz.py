@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from support import command_line_cases
+from support import command_line_cases, onnx_cases
 
 
 def test_random_use_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,3 +17,10 @@ def test_random_use_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert counts["WRONG"] == 0, capsys.readouterr().out
     assert counts["fit: done"] > 2
     assert counts["predict: done"] > 2
+
+
+def test_random_tables_as_onnx_files(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    counts = onnx_cases.run(12, seed=5)
+    assert counts["WRONG"] == 0, capsys.readouterr().out
+    assert counts["compared"] >= 8

@@ -31,7 +31,8 @@ from kernelsieve.products.product_features import Frame
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sources.marginals import Marginals
-from kernelsieve.tables.columns import MOST_LEVELS, Levels, Scaled
+from kernelsieve.tables.categories import MOST_LEVELS, Category
+from kernelsieve.tables.columns import Time
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -256,38 +257,38 @@ def order_too_many() -> dict[str, Any]:
     return state | {"orders": orders, "n_orders": state["n_orders"] + 1}
 
 
-SCALED = Scaled("t", True, 0.0, 0.0, 1.0).get_state()
-LEVELS = Levels("town", ("Ulm", "Bonn"), "Ulm").get_state()
+TIME = Time("t", 0.0, 0.0, 1.0).get_state()
+LEVELS = Category("town", ("Ulm", "Bonn"), "Ulm").get_state()
 MARGINALS = Marginals.of_rows(np.array([[1.0, 5.0], [3.0, 5.0]])).get_state()
 
 PARTS: dict[str, tuple[Any, Callable[[], dict[str, Any]], str]] = {
-    "the hour of a number": (
-        Scaled,
-        lambda: SCALED | {"is_time": False, "part": "hour"},
-        "part belongs to a column of numbers",
+    "the time since nothing": (
+        Time,
+        lambda: TIME | {"part": "since"},
+        "other is '' for the part 'since'",
     ),
     "a time that no calendar has": (
-        Scaled,
-        lambda: SCALED | {"fill": 1e15},
+        Time,
+        lambda: TIME | {"fill": 1e15},
         "fill is 1e.15 seconds since 1970, beyond the calendar",
     ),
     "too many levels": (
-        Levels,
+        Category,
         lambda: LEVELS | {"levels": ("Ulm", *map(str, range(MOST_LEVELS + 2)))},
         "levels are .*, more than",
     ),
     "a fill that is no level": (
-        Levels,
+        Category,
         lambda: LEVELS | {"fill": "Rom"},
         "fill is not one of the levels",
     ),
     "a mean for one level": (
-        Levels,
+        Category,
         lambda: LEVELS | {"means": ((0.5,),)},
         "means are 1 for 2 levels",
     ),
     "means of other lengths": (
-        Levels,
+        Category,
         lambda: LEVELS | {"means": ((0.5,), (0.5, 0.1))},
         "means have different lengths",
     ),

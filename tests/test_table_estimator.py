@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
-from kernelsieve.tables.columns import Levels
-from kernelsieve.tables.encoder import MEANS_ABOVE, TableEncoder
+from kernelsieve.tables.categories import MEANS_ABOVE, Category
+from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.readers import read_table
 from kernelsieve.tables.table import TableError, TableNotice
@@ -122,7 +122,7 @@ def test_rare_categories_are_drawn_to_the_mean() -> None:
     zones = [f"z{i % 30}" for i in range(900)] + ["once"]
     encoder = TableEncoder().fit({"zone": zones}, np.append(rng.normal(size=900), 5.0))
     (column,) = encoder.columns_
-    assert isinstance(column, Levels)
+    assert isinstance(column, Category)
     assert 0 < column.means[column.levels.index("once")][0] < 0.5
 
 

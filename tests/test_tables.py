@@ -22,10 +22,12 @@ from kernelsieve import FourierFeatures, KernelRidge, RowNormFeatures, TableMode
 from kernelsieve.features.registry import METHODS
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.tables import encoder as encoders
-from kernelsieve.tables.columns import MOST_LEVELS
+from kernelsieve.tables.categories import MOST_LEVELS
+from kernelsieve.tables.columns import CLIP, Time
 from kernelsieve.tables.embedding import embedding
-from kernelsieve.tables.encoder import CLIP, FEW_LEVELS, TableEncoder
+from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import confusion
+from kernelsieve.tables.identifiers import FEW_LEVELS
 from kernelsieve.tables.inspection import as_lines, inspected
 from kernelsieve.tables.monomials import ranked_monomials
 from kernelsieve.tables.readers import read_table
@@ -244,7 +246,7 @@ def test_times_with_and_without_zones_are_the_same_moments(tmp_path: Path) -> No
         pa.table({"t": pa.array(moments, pa.timestamp("ms", "Europe/Berlin"))}),
     ]
     encoder = TableEncoder().fit(tables[0])
-    assert encoder.columns_[0].is_time
+    assert isinstance(encoder.columns_[0], Time)
     expected = encoder.transform(tables[0])
     for table in tables[1:]:
         np.testing.assert_allclose(encoder.transform(table), expected, rtol=1e-12)

@@ -24,11 +24,11 @@ from kernelsieve import NystromFeatures
 from kernelsieve.datasets import Dataset
 from kernelsieve.datasets.verify import checksum
 from kernelsieve.learning import Judge, SearchOptions, choose_gamma_alpha
-from kernelsieve.tables.columns import as_times
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.readers import read_table
 from kernelsieve.tables.table import Table, TableNotice
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tables.times import as_times
 
 SPLIT_SEED = 0
 TEST_SHARE = 0.25

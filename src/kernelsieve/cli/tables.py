@@ -412,8 +412,8 @@ def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.ks).")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The ONNX file to write.")],
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="Numbers in and out: float32 or float64.")
-    ] = "float32",
+        str, typer.Option(metavar="TYPE", help="Numbers in and out: float64 or float32.")
+    ] = "float64",
     json: JSON = False,
     quiet: QUIET = False,
 ) -> None:
@@ -426,7 +426,7 @@ def export(
     [bold]Examples[/bold]
 
     kernelsieve export rent.ks rent.onnx
-    kernelsieve export rent.ks rent.onnx --dtype float64
+    kernelsieve export rent.ks rent.onnx --dtype float32
     """
     require_files(model)
     from kernelsieve.export import export_onnx

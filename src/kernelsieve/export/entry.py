@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from kernelsieve import __version__
 from kernelsieve._files import replacing
 from kernelsieve._validation import check_choice
+from kernelsieve.export.check import check_file
 from kernelsieve.export.features import features_graph
-from kernelsieve.export.graph import ExportError, Graph
+from kernelsieve.export.graph import ExportError, Graph, entry_of
 from kernelsieve.export.kernels import kernel_matrix
 from kernelsieve.export.steps import (
     Columns,
@@ -35,14 +37,15 @@ from kernelsieve.models import (
     KernelRidgeCV,
     KernelSVC,
 )
-from kernelsieve.models.classifier import FeatureClassifier
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 
 DTYPES = ("float32", "float64")
 
 
-def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float32") -> None:
+def export_onnx(
+    model: Any, path: str | os.PathLike[str], *, dtype: str = "float64", check: Any = True
+) -> None:
     """Write a fitted model as an ONNX file, which runs without Python.
 
     The file has standard operators only, and takes any number of rows. Its outputs are
@@ -58,17 +61,33 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float
         KernelPCA, KernelKMeans or TableModel, or a scikit-learn Pipeline of scalers, imputers,
         encoders and column transformers that ends with one of them.
     path : path
-    dtype : "float32" or "float64"
+    dtype : "float64" or "float32"
         The type of the numbers that go in and come out. Inside, everything is float64: the
-        coefficients of a kernel model cancel, and float32 would lose digits.
+        coefficients of a kernel model cancel, and float32 would lose digits. With "float32" the
+        rows are rounded before the model sees them, which shows where a column's values are large
+        beside its deviation: years, coordinates, prices.
+    check : bool, or what ``predict`` takes
+        Rows on which the file must say what the model says, to 1e-5 of the deviation of the
+        predictions; this needs onnxruntime. By default a TableModel is compared on made rows, with
+        its categories in odd spellings, missing values and new categories, if onnxruntime is
+        there.
 
     Raises
     ------
     ExportError
-        For what has no counterpart among ONNX's operators, with the reason.
+        For what has no counterpart among ONNX's operators, with the reason, and if the file differs
+        from the model.
+
+    Warns
+    -----
+    ExportNotice
+        If rounding the rows of the check to float32 changes predictions.
 
     Notes
     -----
+    A text is compared as in a table: spaces around it are removed, and a text for "no value" ("",
+    "NA", ...) is missing. Numbers that stand for categories go in as texts, such as "1".
+
     The file does not check its input. Where the model refuses a row (infinite numbers, missing
     values that it cannot compare, categories that an encoder does not know), the file returns NaN,
     or what the formula gives.
@@ -88,8 +107,10 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: str = "float
     rows, last = _inputs(graph, model)
     _outputs(graph, last, rows)
     file = graph.model(f"{type(last).__name__}, exported by kernelsieve {__version__}", __version__)
+    content = file.SerializeToString()
+    check_file(content, model, check, dtype)
     with replacing(path) as stream:
-        stream.write(file.SerializeToString())
+        stream.write(content)
 
 
 def _require_onnx() -> None:
@@ -125,39 +146,51 @@ def _given_rows(graph: Graph, pipeline: Pipeline) -> Rows:
 
 
 def _outputs(graph: Graph, model: Any, rows: str) -> None:
-    if isinstance(model, FeatureClassifier):
-        _classify(graph, model, rows)
-    elif isinstance(model, KernelRidge | KernelRidgeCV | LearnedRidge):
-        values, outputs = _regression(graph, model, rows)
-        shape: list[Any] = ["n"] if outputs is None else ["n", outputs]
-        graph.output(graph.vector(values) if outputs is None else values, "prediction", shape)
-    elif isinstance(model, KernelPCA):
-        Z = features_graph(graph, model.features_, rows)
-        centred = graph.op("Sub", Z, model.mean_[None])
-        scores = graph.op("MatMul", centred, model.components_)
-        graph.output(scores, "transformed", ["n", model.components_.shape[1]])
-    elif isinstance(model, KernelKMeans):
-        _nearest(graph, model, rows)
-    elif isinstance(model, FeatureMap):
-        Z = features_graph(graph, model, rows)
-        graph.output(Z, "transformed", ["n", model.n_components_])
-    else:
+    made = entry_of(MODELS, model)
+    if made is None:
         raise ExportError(
             f"{type(model).__name__} cannot be exported: feature maps, KernelRidge, KernelRidgeCV, "
             "KernelRidgeClassifier, KernelSVC, KernelPCA, KernelKMeans and TableModel can, alone "
             "or as the last step of a Pipeline"
         )
+    made(graph, model, rows)
 
 
-def _regression(graph: Graph, model: Any, rows: str) -> tuple[str, int | None]:
-    """Predictions (n, outputs), and the number of outputs; None for a single target."""
-    if isinstance(model, LearnedRidge):
-        rest, outputs = _regression(graph, model.model_, rows)
-        linear = graph.op("Add", graph.op("MatMul", rows, model.coef_[:, None]), model.intercept_)
-        return _target(graph, model.target_transform_, graph.op("Add", rest, linear)), outputs
-    if isinstance(model, KernelRidgeCV):
-        values, outputs = _regression(graph, model.model_, rows)
-        return _target(graph, model.target_transform_, values), outputs
+def _features(graph: Graph, model: FeatureMap, rows: str) -> None:
+    Z = features_graph(graph, model, rows)
+    graph.output(Z, "transformed", ["n", model.n_components_])
+
+
+def _components(graph: Graph, model: KernelPCA, rows: str) -> None:
+    Z = features_graph(graph, model.features_, rows)
+    centred = graph.op("Sub", Z, model.mean_[None])
+    scores = graph.op("MatMul", centred, model.components_)
+    graph.output(scores, "transformed", ["n", model.components_.shape[1]])
+
+
+# --- regressions ---------------------------------------------------------------------------------
+
+Values = tuple[str, int | None]  # predictions (n, outputs), and how many; None is a single target
+
+
+def _predict(graph: Graph, model: Any, rows: str) -> None:
+    values, outputs = REGRESSIONS[type(model)](graph, model, rows)
+    shape: list[Any] = ["n"] if outputs is None else ["n", outputs]
+    graph.output(graph.vector(values) if outputs is None else values, "prediction", shape)
+
+
+def _with_linear_part(graph: Graph, model: LearnedRidge, rows: str) -> Values:
+    rest, outputs = REGRESSIONS[type(model.model_)](graph, model.model_, rows)
+    linear = graph.op("Add", graph.op("MatMul", rows, model.coef_[:, None]), model.intercept_)
+    return _target(graph, model.target_transform_, graph.op("Add", rest, linear)), outputs
+
+
+def _tuned(graph: Graph, model: KernelRidgeCV, rows: str) -> Values:
+    values, outputs = REGRESSIONS[type(model.model_)](graph, model.model_, rows)
+    return _target(graph, model.target_transform_, values), outputs
+
+
+def _ridge(graph: Graph, model: KernelRidge, rows: str) -> Values:
     if hasattr(model, "local_"):
         raise ExportError(
             "the correction by the nearest rows (local_) cannot be exported, a graph has no search "
@@ -188,21 +221,25 @@ def _target(graph: Graph, transform: TargetTransform | None, values: str) -> str
     return graph.op("Min", graph.op("Max", means, transform.low), transform.high)
 
 
-def _classify(graph: Graph, model: FeatureClassifier, rows: str) -> None:
-    if isinstance(model, KernelRidgeClassifier):
-        scores, _ = _regression(graph, model.ridge_, rows)
-        sharpness: Any = model.sharpness_
-    elif isinstance(model, KernelSVC):
-        Z = features_graph(graph, model.features_, rows)
-        planes = np.atleast_2d(model.svc_.coef_)
-        product = graph.op("MatMul", Z, planes.T)
-        scores = graph.op("Add", product, np.atleast_1d(model.svc_.intercept_)[None])
-        sharpness = model.sharpness_
-    else:
-        raise ExportError(f"{type(model).__name__} cannot be exported")
+# --- classifiers ---------------------------------------------------------------------------------
+
+
+def _classify_by_ridge(graph: Graph, model: KernelRidgeClassifier, rows: str) -> None:
+    scores, _ = REGRESSIONS[type(model.ridge_)](graph, model.ridge_, rows)
+    _classes(graph, model, scores)
+
+
+def _classify_by_margin(graph: Graph, model: KernelSVC, rows: str) -> None:
+    Z = features_graph(graph, model.features_, rows)
+    product = graph.op("MatMul", Z, np.atleast_2d(model.svc_.coef_).T)
+    _classes(graph, model, graph.op("Add", product, np.atleast_1d(model.svc_.intercept_)[None]))
+
+
+def _classes(graph: Graph, model: Any, scores: str) -> None:
+    """The outputs of a classifier with these scores."""
     if len(model.classes_) == 2:
         scores = graph.join([graph.op("Neg", scores), scores])
-    chances = graph.op("Softmax", graph.op("Mul", scores, sharpness), axis=1)
+    chances = graph.op("Softmax", graph.op("Mul", scores, model.sharpness_), axis=1)
     best = graph.op("ArgMax", scores, axis=1, keepdims=0)
     labels = _labels(model.classes_)
     graph.output(graph.op("Gather", labels, best), "label", ["n"], labels.dtype)
@@ -225,3 +262,18 @@ def _nearest(graph: Graph, model: KernelKMeans, rows: str) -> None:
     product = graph.op("MatMul", Z, 2.0 * centres.T)
     squares = graph.op("Sub", np.square(centres).sum(axis=1)[None], product)  # less |z|^2
     graph.output(graph.op("ArgMin", squares, axis=1, keepdims=0), "label", ["n"], np.int64)
+
+
+REGRESSIONS: dict[type, Callable[[Graph, Any, str], Values]] = {
+    KernelRidge: _ridge,
+    KernelRidgeCV: _tuned,
+    LearnedRidge: _with_linear_part,
+}
+MODELS: dict[type, Callable[[Graph, Any, str], None]] = {
+    **dict.fromkeys(REGRESSIONS, _predict),
+    KernelRidgeClassifier: _classify_by_ridge,
+    KernelSVC: _classify_by_margin,
+    KernelPCA: _components,
+    KernelKMeans: _nearest,
+    FeatureMap: _features,
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from kernelsieve.export.graph import ExportError, Graph
-from kernelsieve.export.kernels import kernel_matrix, product_points
+from kernelsieve.export.graph import ExportError, Graph, entry_of
+from kernelsieve.export.kernels import fourier_points, kernel_matrix, product_points
 from kernelsieve.export.zonal import gegenbauer_graph, network_graph
 from kernelsieve.features import (
     AutoFeatures,
@@ -25,69 +26,70 @@ from kernelsieve.features import (
     TensorSketchFeatures,
 )
 from kernelsieve.features.adaptive import SampledFeatures
-from kernelsieve.kernels import Product
-from kernelsieve.kernels.zonal import SphericalKernel
 from kernelsieve.products.column_basis import FAMILIES, ColumnBasis
 from kernelsieve.products.local_basis import SMALLEST_GROUND_STATE, LocalTables
 from kernelsieve.products.product_features import (
     LARGEST_SQUARED_RADIUS,
+    Frame,
     MonomialBasis,
     ProductFeatures,
 )
 from kernelsieve.products.product_frame import ProductFrame
 from kernelsieve.products.tents import FIRST_TENT, tent_bounds
 
+Lines = NDArray[np.int64]
+
 FARTHEST = LARGEST_SQUARED_RADIUS[np.dtype(np.float64)]
 
 
 def features_graph(graph: Graph, features: FeatureMap, rows: str) -> str:
     """The features of rows (n, d): (n, s)."""
-    if isinstance(features, AutoFeatures):
-        return features_graph(graph, features.map_, rows)
-    if isinstance(features, SampledFeatures):
-        if isinstance(features.kernel_, SphericalKernel):
-            raise ExportError(
-                f"products of rows divided by their lengths, for {features.kernel_!r}, are not "
-                "exported: use a kernel that is not one of the angle"
-            )
-        return _products(graph, features.features_, rows)
-    if isinstance(features, NystromFeatures):
-        gram = kernel_matrix(graph, features.kernel_, rows, features.landmarks_)
-        return graph.op("MatMul", gram, features.whitening_)
-    if isinstance(features, FourierFeatures):
-        return _waves(graph, features, rows)
-    if isinstance(features, TensorSketchFeatures):
-        return _tensor_sketch(graph, features, rows)
-    if isinstance(features, ResidualFeatures):
-        return _residual(graph, features, rows)
-    if isinstance(features, GegenbauerFeatures):
-        return gegenbauer_graph(graph, features, rows)
-    if isinstance(features, NetworkFeatures):
-        return network_graph(graph, features, rows)
-    if isinstance(features, BinningFeatures):
+    made = entry_of(MAPS, features)
+    if made is None:
         raise ExportError(
-            "BinningFeatures finds the column of a grid's cell by a hash, which ONNX does not "
-            "have: use FourierFeatures or NystromFeatures with the same kernel"
+            f"{type(features).__name__} is not arithmetic that can be exported (its fast "
+            "transforms would become huge matrices): use AdaptiveFeatures, NystromFeatures or "
+            "FourierFeatures"
         )
-    if isinstance(features, MaclaurinFeatures):
+    return made(graph, features, rows)
+
+
+def _automatic(graph: Graph, features: AutoFeatures, rows: str) -> str:
+    return features_graph(graph, features.map_, rows)
+
+
+def _sampled(graph: Graph, features: SampledFeatures, rows: str) -> str:
+    if hasattr(features.kernel_, "length_power"):
         raise ExportError(
-            "MaclaurinFeatures draws its signs anew for each block and holds no matrix: use "
-            "TensorSketchFeatures, FourierFeatures or AdaptiveFeatures"
+            f"products of rows divided by their lengths, for {features.kernel_!r}, are not "
+            "exported: use a kernel that is not one of the angle"
         )
+    return _products(graph, features.features_, rows)
+
+
+def _landmarks(graph: Graph, features: NystromFeatures, rows: str) -> str:
+    gram = kernel_matrix(graph, features.kernel_, rows, features.landmarks_)
+    return graph.op("MatMul", gram, features.whitening_)
+
+
+def _bins(graph: Graph, features: BinningFeatures, rows: str) -> str:
     raise ExportError(
-        f"{type(features).__name__} is not arithmetic that can be exported (its fast transforms "
-        "would become huge matrices): use AdaptiveFeatures, NystromFeatures or FourierFeatures"
+        "BinningFeatures finds the column of a grid's cell by a hash, which ONNX does not "
+        "have: use FourierFeatures or NystromFeatures with the same kernel"
+    )
+
+
+def _drawn_signs(graph: Graph, features: MaclaurinFeatures, rows: str) -> str:
+    raise ExportError(
+        "MaclaurinFeatures draws its signs anew for each block and holds no matrix: use "
+        "TensorSketchFeatures, FourierFeatures or AdaptiveFeatures"
     )
 
 
 def _waves(graph: Graph, features: FourierFeatures, rows: str) -> str:
     """Cosines and sines of frequencies times rows; a cosine is a sine that is shifted."""
     d = features.n_features_in_
-    if isinstance(features.kernel_, Product):
-        active = features.kernel_.active(d)
-        points = product_points(graph, features.kernel_, rows, d, active)
-    else:
-        active, points = np.arange(d), rows
+    active, points = fourier_points(graph, features.kernel_, rows, d)
     frequencies = features.frequencies_
     if not isinstance(frequencies, np.ndarray):  # fast transforms, written out
         frequencies = frequencies.angles(np.eye(d, dtype=frequencies.signs.dtype))
@@ -107,10 +109,9 @@ def _waves(graph: Graph, features: FourierFeatures, rows: str) -> str:
 def _residual(graph: Graph, features: ResidualFeatures, rows: str) -> str:
     """Landmarks, and random features without the landmarks' part; their mixture is a matrix."""
     random = features_graph(graph, features.random_map_, rows)
-    if features.mixture_ is not None:
-        matrix = np.empty((features.random_map_.n_components_, features.mixture_.size))
-        features.mixture_.fill(np.eye(len(matrix)), matrix)
-        random = graph.op("MatMul", random, matrix)
+    mixture = features.mixture()
+    if mixture is not None:
+        random = graph.op("MatMul", random, mixture)
     if features.landmark_map_ is None:
         return random
     listed = features_graph(graph, features.landmark_map_, rows)
@@ -152,30 +153,36 @@ def _tensor_sketch(graph: Graph, features: TensorSketchFeatures, rows: str) -> s
 
 
 def _products(graph: Graph, features: ProductFeatures, rows: str) -> str:
-    trie, basis, frame = features.trie, features.basis, features.frame
-    lines = basis.lines_for(trie.atom_coordinates)
-    if isinstance(frame, ProductFrame):
-        points = product_points(graph, frame.kernel, rows, frame.n_coordinates, lines)
-    else:
-        centred = rows if frame.center is None else graph.op("Sub", rows, frame.center[None])
-        scaled = graph.op("Mul", centred, frame.scale)
-        if frame.rotation is None:
-            points = graph.columns(scaled, lines)
-        else:
-            points = graph.op("MatMul", scaled, frame.rotation[:, lines])
-    if isinstance(basis, MonomialBasis):
-        squares = None
-        if basis.series.damped:
-            squares = graph.row_sum(graph.op("Mul", scaled, scaled))
-        atoms, roots = _monomials(graph, features, points, lines, squares, rows)
-    elif isinstance(basis, LocalTables):
-        atoms, roots = _local(graph, features, points, lines, rows)
-    else:
+    basis = features.basis
+    made = entry_of(BASES, basis)
+    if made is None:
         raise ExportError(
             "the features were fitted to sparse rows, whose zeros they skip: fit them to dense rows"
         )
+    atoms, roots = made(graph, features, rows, basis.lines_for(features.trie.atom_coordinates))
     weights = np.exp(basis.log_scales(features.multisets)) * features.weights
     return graph.op("Mul", _multiplied_out(graph, features, atoms, roots), weights[None])
+
+
+def _points(graph: Graph, frame: Frame | ProductFrame, rows: str, lines: Lines) -> str:
+    """The coordinates of rows in a frame along some lines: (n, n_lines)."""
+    return FRAMES[type(frame)](graph, frame, rows, lines)
+
+
+def _along_columns(graph: Graph, frame: ProductFrame, rows: str, lines: Lines) -> str:
+    return product_points(graph, frame.kernel, rows, frame.n_coordinates, lines)
+
+
+def _scaled(graph: Graph, frame: Any, rows: str) -> str:
+    centred = rows if frame.center is None else graph.op("Sub", rows, frame.center[None])
+    return graph.op("Mul", centred, frame.scale)
+
+
+def _in_frame(graph: Graph, frame: Frame, rows: str, lines: Lines) -> str:
+    scaled = _scaled(graph, frame, rows)
+    if frame.rotation is None:
+        return graph.columns(scaled, lines)
+    return graph.op("MatMul", scaled, frame.rotation[:, lines])
 
 
 def _multiplied_out(graph: Graph, features: ProductFeatures, atoms: str, roots: str) -> str:
@@ -198,19 +205,15 @@ def _multiplied_out(graph: Graph, features: ProductFeatures, atoms: str, roots: 
     return graph.columns(graph.join(levels), order)
 
 
-def _monomials(
-    graph: Graph,
-    features: ProductFeatures,
-    points: str,
-    lines: NDArray[np.int64],
-    squares: str | None,
-    rows: str,
-) -> tuple[str, str]:
+def _monomials(graph: Graph, features: ProductFeatures, rows: str, lines: Lines) -> tuple[str, str]:
     """Atoms x^k / sqrt(k!) and roots exp(-|x|^2 / 2); both are 0 where that underflows."""
-    trie = features.trie
-    if squares is None:
+    trie, points = features.trie, _points(graph, features.frame, rows, lines)
+    basis: Any = features.basis
+    if not basis.series.damped:
         roots = graph.ones(rows, 1)
     else:
+        scaled = _scaled(graph, features.frame, rows)
+        squares = graph.row_sum(graph.op("Mul", scaled, scaled))
         far = graph.op("Greater", squares, FARTHEST)
         damping = graph.op("Exp", graph.op("Mul", squares, -0.5))
         roots = graph.op("Where", far, 0.0, damping)
@@ -224,14 +227,13 @@ def _monomials(
     return graph.op("Pow", scaled, orders[None]), roots
 
 
-def _local(
-    graph: Graph, features: ProductFeatures, points: str, lines: NDArray[np.int64], rows: str
-) -> tuple[str, str]:
+def _local(graph: Graph, features: ProductFeatures, rows: str, lines: Lines) -> tuple[str, str]:
     """Ratios e_k / e_0 of the atoms, and the products of all e_0."""
-    tables, trie = features.basis, features.trie
-    assert isinstance(tables, LocalTables)
+    tables: Any = features.basis
+    trie = features.trie
     if not len(lines):
         return rows, graph.ones(rows, 1)
+    points = _points(graph, features.frame, rows, lines)
     values, starts = _functions(graph, tables, points, lines)
     ground = graph.columns(values, starts)
     # As the compiled loops do: e_0 may vanish, and is held above a value that changes nothing.
@@ -250,7 +252,7 @@ def _local(
 
 
 def _functions(
-    graph: Graph, tables: LocalTables, points: str, lines: NDArray[np.int64]
+    graph: Graph, tables: LocalTables, points: str, lines: Lines
 ) -> tuple[str, NDArray[np.int64]]:
     """All functions in use of all columns, beside each other, and where each column begins.
 
@@ -341,3 +343,25 @@ def _tents(graph: Graph, basis: ColumnBasis, orders: NDArray[np.int64], column: 
     falling = graph.op("Exp", graph.op("Neg", graph.op("Add", side, 0.5 * length[None])))
     scale = 1.0 / np.sqrt(-np.expm1(-2.0 * length))
     return graph.op("Mul", graph.op("Sub", rising, falling), scale[None])
+
+
+MAPS: dict[type, Callable[[Graph, Any, str], str]] = {
+    AutoFeatures: _automatic,
+    SampledFeatures: _sampled,
+    NystromFeatures: _landmarks,
+    FourierFeatures: _waves,
+    TensorSketchFeatures: _tensor_sketch,
+    ResidualFeatures: _residual,
+    GegenbauerFeatures: gegenbauer_graph,
+    NetworkFeatures: network_graph,
+    BinningFeatures: _bins,
+    MaclaurinFeatures: _drawn_signs,
+}
+FRAMES: dict[type, Callable[[Graph, Any, str, Lines], str]] = {
+    Frame: _in_frame,
+    ProductFrame: _along_columns,
+}
+BASES: dict[type, Callable[[Graph, ProductFeatures, str, Lines], tuple[str, str]]] = {
+    MonomialBasis: _monomials,
+    LocalTables: _local,
+}

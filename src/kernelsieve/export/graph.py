@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 OPSET, IR_VERSION = 19, 9  # the first operators that compare texts; onnxruntime 1.15 has them
+LATER = {"RegexFullMatch": 20}  # operators that came later; onnxruntime 1.17 has them
 LARGEST_FILE = 2**31 - 2**20  # bytes: what protobuf can hold
 
 
 class ExportError(ValueError):
     """A model, or a part of it, that ONNX cannot express; the message says which and why."""
+
+
+T = TypeVar("T")
+
+
+def entry_of(table: Mapping[type, T], thing: Any) -> T | None:
+    """The entry of the class of a thing, or of its nearest base; None if there is none."""
+    return next((table[cls] for cls in type(thing).__mro__ if cls in table), None)
 
 
 class Graph:
@@ -35,6 +45,7 @@ class Graph:
         self._outputs: list[Any] = []
         self._known: dict[tuple[Any, ...], str] = {}
         self._bytes = 0
+        self._opset = OPSET
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> str:
         """Add a node with one output; inputs are names, or arrays and numbers.
@@ -50,6 +61,7 @@ class Graph:
             return self._scaled(inputs[0], inputs[1], kind)
         names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         result = f"{kind.lower()}_{len(self._nodes)}"
+        self._opset = max(self._opset, LATER.get(kind, OPSET))
         self._nodes.append(helper.make_node(kind, names, [result], **attributes))
         return result
 
@@ -136,7 +148,7 @@ class Graph:
             producer_name="kernelsieve",
             producer_version=producer,
             doc_string=description,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid("", self._opset)],
             ir_version=IR_VERSION,
         )
         onnx.checker.check_model(model)

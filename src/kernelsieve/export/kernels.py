@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.export.graph import ExportError, Graph
+from kernelsieve.export.graph import ExportError, Graph, entry_of
 from kernelsieve.kernels import (
     DotProduct,
     Exponential,
@@ -29,53 +30,41 @@ ROOTS = {"laplacian": 1.0, "matern32": float(np.sqrt(3.0)), "matern52": float(np
 MATERN = {0.5: "laplacian", 1.5: "matern32", 2.5: "matern52"}
 
 
+Array = NDArray[np.float64]
+
+
 def kernel_matrix(graph: Graph, kernel: Kernel, rows: str, points: Any) -> str:
     """k(x, y) for the rows (n, d) that come in and the points (m, d): (n, m)."""
     if not isinstance(points, np.ndarray):
         raise ExportError(
             "the model holds sparse rows, which ONNX would hold as dense ones: fit it to dense rows"
         )
-    points = points.astype(np.float64)
-    if isinstance(kernel, Product):
-        return _product(graph, kernel, rows, points)
-    if isinstance(kernel, Gaussian):
-        squares = _squared_distances(graph, rows, points, kernel.gamma)
-        return graph.op("Exp", graph.op("Neg", squares))
-    if isinstance(kernel, Laplacian):
-        scaled = graph.op("Mul", rows, kernel.gamma)
-        steps = [
-            graph.op("Abs", part) for part in _differences(graph, scaled, points * kernel.gamma)
-        ]
-        return graph.op("Exp", graph.op("Neg", _sum(graph, steps)))
-    if isinstance(kernel, Matern):
-        return _matern(graph, kernel, rows, points)
-    return _of_inner_product(graph, kernel, rows, points)
+    formula = entry_of(KERNELS, kernel)
+    if formula is None:
+        raise _no_formula(kernel)
+    return formula(graph, kernel, rows, points.astype(np.float64))
 
 
-def _of_inner_product(graph: Graph, kernel: Kernel, rows: str, points: NDArray[np.float64]) -> str:
-    product = graph.op("MatMul", rows, points.T)
-    if isinstance(kernel, Polynomial):
-        inner = graph.op("Add", graph.op("Mul", product, kernel.gamma), kernel.coef0)
-        return graph.op("Pow", inner, float(kernel.degree))
-    if isinstance(kernel, Exponential):
-        return graph.op("Exp", graph.op("Mul", product, kernel.gamma))
-    if isinstance(kernel, InversePolynomial):
-        return graph.op("Reciprocal", graph.op("Sub", kernel.shift, product))
-    if isinstance(kernel, DotProduct):
-        total = graph.op("Add", graph.op("Mul", product, 0.0), kernel.coefficients[-1])
-        for coefficient in kernel.coefficients[-2::-1]:
-            total = graph.op("Add", graph.op("Mul", total, product), coefficient)
-        return total
-    if isinstance(kernel, Pairwise) and kernel.metric == "cosine":
-        lengths = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
-        unit = points / np.where(lengths > 0, lengths, 1.0)
-        squares = graph.row_sum(graph.op("Mul", rows, rows))
-        divisor = graph.op("Max", graph.op("Sqrt", squares), 1e-300)
-        return graph.op("MatMul", graph.op("Div", rows, divisor), unit.T)
-    raise ExportError(
+def _no_formula(kernel: Kernel) -> ExportError:
+    return ExportError(
         f"{kernel!r} has no formula in ONNX's operators: use a kernel of kernelsieve.kernels other "
         "than Anova and Pairwise (cosine can be exported)"
     )
+
+
+# --- of distances --------------------------------------------------------------------------------
+
+
+def _gaussian(graph: Graph, kernel: Gaussian, rows: str, points: Array) -> str:
+    squares = _squared_distances(graph, rows, points, kernel.gamma)
+    return graph.op("Exp", graph.op("Neg", squares))
+
+
+def _laplacian(graph: Graph, kernel: Laplacian, rows: str, points: Array) -> str:
+    scaled = graph.op("Mul", rows, kernel.gamma)
+    differences = _differences(graph, scaled, points * kernel.gamma)
+    steps = [graph.op("Abs", part) for part in differences]
+    return graph.op("Exp", graph.op("Neg", _sum(graph, steps)))
 
 
 def _matern(graph: Graph, kernel: Matern, rows: str, points: NDArray[np.float64]) -> str:
@@ -130,7 +119,54 @@ def _polynomial(graph: Graph, family: str, step: str) -> str | None:
     return graph.op("Add", first, graph.op("Mul", graph.op("Mul", step, step), 1.0 / 3.0))
 
 
+# --- of inner products ---------------------------------------------------------------------------
+
+
+def _power(graph: Graph, kernel: Polynomial, rows: str, points: Array) -> str:
+    product = graph.op("MatMul", rows, points.T)
+    inner = graph.op("Add", graph.op("Mul", product, kernel.gamma), kernel.coef0)
+    return graph.op("Pow", inner, float(kernel.degree))
+
+
+def _exponential(graph: Graph, kernel: Exponential, rows: str, points: Array) -> str:
+    product = graph.op("MatMul", rows, points.T)
+    return graph.op("Exp", graph.op("Mul", product, kernel.gamma))
+
+
+def _inverse_polynomial(graph: Graph, kernel: InversePolynomial, rows: str, points: Array) -> str:
+    product = graph.op("MatMul", rows, points.T)
+    return graph.op("Reciprocal", graph.op("Sub", kernel.shift, product))
+
+
+def _dot_product(graph: Graph, kernel: DotProduct, rows: str, points: Array) -> str:
+    product = graph.op("MatMul", rows, points.T)
+    total = graph.op("Add", graph.op("Mul", product, 0.0), kernel.coefficients[-1])
+    for coefficient in kernel.coefficients[-2::-1]:
+        total = graph.op("Add", graph.op("Mul", total, product), coefficient)
+    return total
+
+
+def _cosine(graph: Graph, kernel: Pairwise, rows: str, points: Array) -> str:
+    if kernel.metric != "cosine":
+        raise _no_formula(kernel)
+    lengths = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
+    unit = points / np.where(lengths > 0, lengths, 1.0)
+    squares = graph.row_sum(graph.op("Mul", rows, rows))
+    divisor = graph.op("Max", graph.op("Sqrt", squares), 1e-300)
+    return graph.op("MatMul", graph.op("Div", rows, divisor), unit.T)
+
+
 # --- products of one-dimensional kernels ---------------------------------------------------------
+
+
+def fourier_points(
+    graph: Graph, kernel: Any, rows: str, n_columns: int
+) -> tuple[NDArray[np.int64], str]:
+    """What random frequencies multiply: the columns that count, and their coordinates."""
+    if entry_of(KERNELS, kernel) is not _product:
+        return np.arange(n_columns), rows
+    active = kernel.active(n_columns)
+    return active, product_points(graph, kernel, rows, n_columns, active)
 
 
 def product_points(graph: Graph, kernel: Product, rows: str, n_columns: int, columns: Any) -> str:
@@ -281,3 +317,16 @@ def _with_missing(
         beside = np.where(absent, 1.0, seen @ weights)[None]
         factors.append(graph.op("Where", missing, beside, factor))
     return _multiplied(graph, factors) if factors else graph.ones(left, len(right))
+
+
+KERNELS: dict[type, Callable[[Graph, Any, str, Array], str]] = {
+    Product: _product,
+    Gaussian: _gaussian,
+    Laplacian: _laplacian,
+    Matern: _matern,
+    Polynomial: _power,
+    Exponential: _exponential,
+    InversePolynomial: _inverse_polynomial,
+    DotProduct: _dot_product,
+    Pairwise: _cosine,
+}

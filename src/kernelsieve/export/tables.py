@@ -2,58 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
 from kernelsieve.export.graph import ExportError, Graph
-from kernelsieve.tables.columns import DAY, OTHER, Levels, Scaled
-from kernelsieve.tables.encoder import CLIP, TableEncoder
+from kernelsieve.export.texts import missing_texts, numbers_of_texts
+from kernelsieve.tables.categories import OTHER, Category
+from kernelsieve.tables.columns import CLIP, Number, Time
+from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.times import DAY, SINCE
 
-NO_TEXT = ""  # stands for a missing text: ONNX has no other
+Inputs = Mapping[str, str]
 
 
 def encoder_graph(graph: Graph, encoder: TableEncoder) -> str:
     """Add the inputs of a table; the matrix that the encoder makes of them.
 
-    Numbers are of shape (n,), with NaN where they are missing; texts too, with "" there. Times are
-    seconds since 1970 (UTC) in float64.
+    Numbers are of shape (n,), with NaN where they are missing; texts too, with "" there (or another
+    text that means it in a table). Times are seconds since 1970 (UTC) in float64.
     """
     if encoder.matrix_columns_:
         raise ExportError(
             "the table has sparse columns, which ONNX does not have: fit the model to dense columns"
         )
-    kinds = {
-        name: "text" if isinstance(column, Levels) else "time" if column.is_time else "number"
-        for column in encoder.columns_
-        for name in column.sources
-    }
+    kinds = {name: column.kind for column in encoder.columns_ for name in column.sources}
     inputs = {
         name: graph.op("Unsqueeze", graph.input(name, ["n"], kind), np.array([1]))
         for name, kind in kinds.items()
     }
-    return graph.join(
-        [
-            _levels(graph, column, inputs[column.name])
-            if isinstance(column, Levels)
-            else _scaled(graph, column, inputs)
-            for column in encoder.columns_
-        ]
-    )
+    return graph.join([GRAPHS[type(column)](graph, column, inputs) for column in encoder.columns_])
 
 
-def _levels(graph: Graph, column: Levels, values: str) -> str:
+def _category(graph: Graph, column: Category, inputs: Inputs) -> str:
     """0/1 columns, or the means that stand for categories."""
-    filled = graph.op("Where", graph.op("Equal", values, np.array([[NO_TEXT]])),
-                      np.array([[column.fill]]), values)  # fmt: skip
-    same = graph.flags(graph.op("Equal", filled, np.array(column.levels)[None]))
-    if OTHER in column.levels:
-        rest = graph.op("Sub", 1.0, graph.row_sum(same))
-        here = np.array([[float(level == OTHER) for level in column.levels]])
-        same = graph.op("Add", same, graph.op("Mul", rest, here))
+    texts, count = inputs[column.name], len(column.levels)
+    numbers = {text: place + 1 for text, place in column.spellings.items()}
+    found = numbers_of_texts(graph, texts, numbers)
+    if OTHER in numbers:
+        other = graph.op("Equal", found, 0.0)
+        found = graph.op("Where", other, float(numbers[OTHER]), found)
+    missing = missing_texts(graph, texts)
+    found = graph.op("Where", missing, float(numbers[column.fill]), found)
+    same = graph.flags(graph.op("Equal", found, np.arange(1.0, count + 1.0)[None]))
     return graph.op("MatMul", same, np.array(column.means)) if column.means else same
 
 
-def _scaled(graph: Graph, column: Scaled, inputs: dict[str, str]) -> str:
-    values = _time_part(graph, column, inputs) if column.is_time else inputs[column.name]
+def _number(graph: Graph, column: Number, inputs: Inputs) -> str:
+    return _standardised(graph, column, inputs[column.name])
+
+
+def _time(graph: Graph, column: Time, inputs: Inputs) -> str:
+    return _standardised(graph, column, _time_part(graph, column, inputs))
+
+
+def _standardised(graph: Graph, column: Number, values: str) -> str:
     missing = graph.op("IsNaN", values)
     values = graph.op("Where", missing, column.fill, values)
     standard = graph.op("Div", graph.op("Sub", values, column.mean), column.scale)
@@ -61,12 +65,19 @@ def _scaled(graph: Graph, column: Scaled, inputs: dict[str, str]) -> str:
     return graph.join([standard, graph.flags(missing)]) if column.missing else standard
 
 
-def _time_part(graph: Graph, column: Scaled, inputs: dict[str, str]) -> str:
+GRAPHS: dict[type, Callable[[Graph, Any, Inputs], str]] = {
+    Category: _category,
+    Number: _number,
+    Time: _time,
+}
+
+
+def _time_part(graph: Graph, column: Time, inputs: Inputs) -> str:
     """The part of a time that a column holds; NaN stays NaN."""
     seconds = inputs[column.name]
     if column.part == "":
         return seconds
-    if column.part == "since":
+    if column.part == SINCE:
         return graph.op("Div", graph.op("Sub", seconds, inputs[column.other]), 3600.0)
     days = _whole(graph, seconds, DAY)
     if column.part == "hour":

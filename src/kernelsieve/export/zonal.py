@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.export.graph import ExportError, Graph
+from kernelsieve.export.graph import ExportError, Graph, entry_of
 from kernelsieve.features import GegenbauerFeatures, NetworkFeatures
 from kernelsieve.features.activation import ActivationLayer, recurrence, unit_scale
 from kernelsieve.features.network import Layer
-from kernelsieve.kernels.zonal import SphericalKernel
 
 SHORTEST = 1e-300  # a length below stands for the zero row
 
@@ -56,17 +56,19 @@ def gegenbauer_graph(graph: Graph, features: GegenbauerFeatures, rows: str) -> s
 
 def network_graph(graph: Graph, features: NetworkFeatures, rows: str) -> str:
     """One layer of random units."""
-    network = features.network_
-    if isinstance(network, Layer):
-        width = np.sqrt(unit_scale(network.order, len(network.directions)) / network.size)
-        values = _units(graph, graph.op("MatMul", rows, network.directions), network.order)
-        return graph.op("Mul", values, np.full((1, network.size), width))
-    if isinstance(network, ActivationLayer):
-        return _activation(graph, network, rows)
-    raise ExportError(
-        "NetworkFeatures(layers='sketched') of a tangent kernel sketches by fast transforms, which "
-        "would become huge matrices: use layers='one'"
-    )
+    made = entry_of(NETWORKS, features.network_)
+    if made is None:
+        raise ExportError(
+            "NetworkFeatures(layers='sketched') of a tangent kernel sketches by fast transforms, "
+            "which would become huge matrices: use layers='one'"
+        )
+    return made(graph, features.network_, rows)
+
+
+def _layer(graph: Graph, network: Layer, rows: str) -> str:
+    width = np.sqrt(unit_scale(network.order, len(network.directions)) / network.size)
+    values = _units(graph, graph.op("MatMul", rows, network.directions), network.order)
+    return graph.op("Mul", values, np.full((1, network.size), width))
 
 
 def _activation(graph: Graph, network: ActivationLayer, rows: str) -> str:
@@ -100,7 +102,6 @@ def _activation(graph: Graph, network: ActivationLayer, rows: str) -> str:
 
 def _polar(graph: Graph, kernel: Any, rows: str) -> tuple[str, str]:
     """Rows of length 1, and the power of their length that the kernel has: (n, d) and (n, 1)."""
-    assert isinstance(kernel, SphericalKernel)
     unit, length = _unit(graph, rows)
     there = graph.flags(graph.op("Greater", length, 0.0))
     power = graph.op("Pow", length, float(kernel.length_power))
@@ -139,3 +140,9 @@ def _polynomials(
         if drop != 0.0:
             after = graph.op("Sub", after, graph.op("Mul", before, drop))
         before, now = now, after
+
+
+NETWORKS: dict[type, Callable[[Graph, Any, str], str]] = {
+    Layer: _layer,
+    ActivationLayer: _activation,
+}

@@ -181,6 +181,19 @@ class ResidualFeatures(FeatureMap):
         """Whether E[Z Z^T] = K: whether the random features are unbiased."""
         check_is_fitted(self)
         return self.random_map_.unbiased_
+    def mixture(self) -> NDArray[np.float64] | None:
+        """Return the matrix that mixes the random features, or None if they are used as they are.
+
+        Returns
+        -------
+        ndarray of shape (n_random, n_mixed), or None
+        """
+        if self.mixture_ is None:
+            return None
+        wide = self.random_map_.n_components_
+        matrix = np.empty((wide, self.mixture_.size))
+        self.mixture_.fill(np.eye(wide), matrix)
+        return matrix
 
     def _landmarks(self, X: Source, size: int, seed: int) -> NystromFeatures:
         return NystromFeatures(

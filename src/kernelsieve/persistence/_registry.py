@@ -29,7 +29,8 @@ from kernelsieve.products.sparse_basis import SparseBasis
 from kernelsieve.sketches.osnap import SampledOSNAP
 from kernelsieve.sketches.tensor_sketch import SampledTensorSketch
 from kernelsieve.sources.marginals import Marginals
-from kernelsieve.tables.columns import Levels, Scaled
+from kernelsieve.tables.categories import Category
+from kernelsieve.tables.columns import Number, Time
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
@@ -94,7 +95,9 @@ for _class in (
     Frame,
     LearnedRidge,
     Jackknife,
-    Levels,
+    Category,
+    Number,
+    Time,
     LocalCorrection,
     LocalMetric,
     TargetTransform,
@@ -111,7 +114,6 @@ for _class in (
     Reading,
     SampledOSNAP,
     SampledTensorSketch,
-    Scaled,
     Series,
     StructuredFrequencies,
     TableEncoder,

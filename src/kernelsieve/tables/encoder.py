@@ -6,10 +6,9 @@ or, if there are many categories and the target is known, the mean of the target
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,42 +28,19 @@ from kernelsieve._state import (
     whole,
     wrong,
 )
-from kernelsieve.tables.columns import (
-    ABSENT,
-    MOST_LEVELS,
-    OTHER,
-    Levels,
-    Scaled,
-    as_times,
-    level_means,
-    means_of,
-    scaled,
-    seconds_of,
-    standardised,
-    time_part,
-    time_parts,
-    time_text,
-)
-from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_number, listed
-from kernelsieve.tables.texts import may_be_dates
+from kernelsieve.tables.categories import OTHER, Category
+from kernelsieve.tables.columns import Number, Time
+from kernelsieve.tables.identifiers import numbers_that_identify, texts_that_identify
+from kernelsieve.tables.means import level_means, standardised
+from kernelsieve.tables.notices import Column, notices, plural
+from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, listed
+from kernelsieve.tables.times import as_times, parts_of
+from kernelsieve.tables.typed import TypedTable
 
-CLIP = 8.0  # standard deviations
-MEANS_ABOVE = 20  # categories: with more, the mean of the target stands for each
-MOST_MEANS = 5  # outputs that means are taken of
 FOLDS = 5  # of the rows: the means of a training row come from the other folds
-FEW_LEVELS = 50  # up to so many distinct texts are categories, however few rows there are
 MOST_SPARSE_COLUMNS = 10_000_000
 SPARSE_BELOW = 0.2  # share of nonzeros below which a wide matrix is sparse
 WIDE = 200  # columns of the matrix
-DATES_LOOKED_AT = 200
-MOST_NOTES = 3  # on missing values; more columns share one
-FEWEST_ABSENT, ABSENT_SHARE = 10, 0.01  # missing values from which on a column says where they are
-# Names of columns that number the rows of a table, or of another one.
-IDENTIFIER = re.compile(
-    r"(row[ _.]?(names?|id|no|nr|num|number)|index|unnamed: \d+|id|uuid|guid|key"
-    r"|.*[ _.-](id|uuid|guid|key))", re.IGNORECASE
-)  # fmt: skip
-MOSTLY_DISTINCT = 0.9
 
 
 class TableEncoder(PersistentEstimator):
@@ -84,7 +60,7 @@ class TableEncoder(PersistentEstimator):
 
     Attributes
     ----------
-    columns_ : list of Scaled and Levels
+    columns_ : list of Number, Time and Category
         How each column is encoded.
     ignored_ : dict of str to str
         Columns that are not used (identifiers, constants and empty columns), and why.
@@ -105,7 +81,7 @@ class TableEncoder(PersistentEstimator):
 
     _state_parameters: ClassVar = {"drop": texts, "strict": switch, "keep": texts}
     _state_fields: ClassVar = {
-        "columns_": list_of(instance(Scaled, Levels)),
+        "columns_": list_of(instance(Number, Time, Category)),
         "ignored_": plain(dict),
         "matrix_columns_": whole(0, 2**31),
         "sparse_": flag,
@@ -141,15 +117,24 @@ class TableEncoder(PersistentEstimator):
             raise TableError(f"{table.where} has no rows")
         for name in (*self.drop, *self.keep):
             table.column(name)
-        self.columns_: list[Scaled | Levels] = []
+        self.columns_: list[Column] = []
         self.ignored_: dict[str, str] = {}
         times: dict[str, NDArray[np.float64]] = {}
         outputs = None if y is None else standardised(y, table.n_rows)
         for name, values in table.columns.items():
-            if name not in self.drop:
-                column = self._learn(table, name, values, outputs, times)
-                self.columns_ += [] if column is None else [column]
-        self.columns_ += time_parts(times)
+            if name in self.drop:
+                continue
+            seconds = None if values.dtype.kind == "f" else as_times(values)
+            column: Column | None
+            if seconds is not None:
+                column = self._fitted(Time, table, name, seconds)
+                times |= {} if column is None else {name: seconds}
+            elif values.dtype.kind == "f":
+                column = self._fitted(Number, table, name, TypedTable(table).numbers(name))
+            else:
+                column = self._fitted_category(table, name, values, outputs)
+            self.columns_ += [] if column is None else [column]
+        self.columns_ += Time.parts(times, parts_of(times))
         self.matrix_columns_ = 0 if table.matrix is None else int(table.matrix.shape[1])
         if self.matrix_columns_ > MOST_SPARSE_COLUMNS:
             raise TableError(
@@ -188,18 +173,22 @@ class TableEncoder(PersistentEstimator):
             return X
         outputs = standardised(y, table.n_rows)
         folds = stream(seed, "folds of means").permutation(table.n_rows) % FOLDS
-        start = 0
-        for column in self.columns_:
-            if isinstance(column, Levels) and column.means:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", TableNotice)  # transform gave them
-                    places = self._places(table, column)
+        for column, part in self._parts(X):
+            if isinstance(column, Category) and column.means:
+                places = column.places(table.columns[column.name])
                 for fold in range(FOLDS):
                     inside, outside = folds == fold, folds != fold
                     means = level_means(places[outside], outputs[outside], len(column.levels))
-                    X[inside, start : start + outputs.shape[1]] = means[places[inside]]
-            start += len(column.labels)
+                    part[inside] = means[places[inside]]
         return X
+
+    def _parts(self, X: NDArray[np.float64]) -> Iterator[tuple[Column, NDArray[np.float64]]]:
+        """Each column, and its columns of the matrix."""
+        start = 0
+        for column in self.columns_:
+            stop = start + len(column.labels)
+            yield column, X[:, start:stop]
+            start = stop
 
     @property
     def width(self) -> int:
@@ -211,71 +200,52 @@ class TableEncoder(PersistentEstimator):
         """The columns of the table that are used, in its order."""
         return list(dict.fromkeys(name for column in self.columns_ for name in column.sources))
 
-    def _learn(
+    def _fitted(
+        self, kind: type[Number], table: Table, name: str, values: NDArray[np.float64]
+    ) -> Number | None:
+        """A column of numbers or times, or None if it says nothing."""
+        present = values[~np.isnan(values)]
+        if len(present) == 0:
+            self._ignore(table, name, "is empty")
+            return None
+        if kind is Number and name not in self.keep:
+            why = numbers_that_identify(name, values)
+            if why is not None:
+                self._ignore_identifier(table, name, why)
+                return None
+        if present.min() == present.max():
+            self._ignore(table, name, f"is always {present[0]:g}")
+            return None
+        return kind.fit(name, values)
+
+    def _fitted_category(
         self,
         table: Table,
         name: str,
         values: NDArray[Any],
         outputs: NDArray[np.float64] | None,
-        times: dict[str, NDArray[np.float64]],
-    ) -> Scaled | Levels | None:
-        seconds = None if values.dtype.kind == "f" else as_times(values)
-        if values.dtype.kind == "f" or seconds is not None:
-            column = self._scaled(
-                table, name, values if seconds is None else seconds, seconds is not None
-            )
-            if seconds is not None and column is not None:
-                times[name] = seconds
-            return column
-        present = [value for value in values.tolist() if value is not None]
-        levels, counts = np.unique(np.array(present, dtype=str), return_counts=True)
-        if len(levels) < 2 and len(present) == table.n_rows:
-            self._ignore(table, name, f"is always {listed(levels.tolist())}")
-            return None
-        if len(levels) > max(FEW_LEVELS, len(present) // 2) and name not in self.keep:
-            every = "every value is unique"
-            if len(levels) < table.n_rows:
-                every = f"{len(levels):,} distinct values in {table.n_rows:,} rows"
-            if may_be_dates(levels[:DATES_LOOKED_AT].tolist()):
-                every += "; are these dates, in several formats?"
-            self._ignore_identifier(table, name, every)
-            return None
-        kept = levels[np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])].tolist()
-        extra = {OTHER: len(kept) < len(levels), ABSENT: len(present) < table.n_rows}
-        if extra[OTHER]:
-            rare = len(levels) - len(kept)
-            self._note(f"column {name!r}: the {rare:,} rarest of {len(levels):,} categories share "
-                       f"one, {OTHER}", table)  # fmt: skip
-        kept += [level for level, needed in extra.items() if needed and level not in kept]
-        fill = ABSENT if extra[ABSENT] else str(levels[counts.argmax()])
-        found = Levels(name, tuple(kept), fill)
-        if outputs is None or len(kept) <= MEANS_ABOVE or outputs.shape[1] > MOST_MEANS:
-            return found
-        means = level_means(self._places(table, found), outputs, len(kept))
-        return replace(found, means=tuple(map(tuple, means[:-1].tolist())))
-
-    def _scaled(
-        self, table: Table, name: str, values: NDArray[np.float64], is_time: bool
-    ) -> Scaled | None:
-        self._refuse_infinite(table, name, values)
-        present = values[~np.isnan(values)]
-        if len(present) == 0:
+    ) -> Category | None:
+        """A column of texts, or None if it says nothing."""
+        counts = Counter(value for value in values.tolist() if value is not None)
+        levels, n_present = sorted(counts), counts.total()
+        if not levels:
             self._ignore(table, name, "is empty")
             return None
-        if not is_time and name not in self.keep and counts_rows(values):
-            self._ignore_identifier(table, name, "unique whole numbers that count the rows")
+        if len(levels) == 1 and n_present == table.n_rows:
+            self._ignore(table, name, f"is always {levels[0]}")
             return None
-        if not is_time and name not in self.keep and named_as_identifier(name, present):
-            self._ignore_identifier(
-                table, name, "its name, and whole numbers that nearly all differ"
-            )
+        why = texts_that_identify(levels, n_present, table.n_rows)
+        if why is not None and name not in self.keep:
+            self._ignore_identifier(table, name, why)
             return None
-        if present.min() == present.max():
-            self._ignore(table, name, f"is always {present[0]:g}")
-            return None
-        absent = len(values) - len(present)
-        told = absent >= max(FEWEST_ABSENT, ABSENT_SHARE * len(values))
-        return scaled(name, present, is_time, missing=told)
+        column = Category.fit(name, counts, n_present < table.n_rows)
+        rare = len(levels) - len(set(column.levels) & counts.keys())
+        if rare:
+            self._note(f"column {name!r}: the {rare:,} rarest of {len(levels):,} categories share "
+                       f"one, {OTHER}", table)  # fmt: skip
+        return column.with_means(values, outputs)
+
+    # --- notices ---------------------------------------------------------------------------------
 
     def _ignore(self, table: Table, name: str, why: str) -> None:
         self.ignored_[name] = why
@@ -307,45 +277,30 @@ class TableEncoder(PersistentEstimator):
         if table.n_rows == 0:
             raise TableError(f"{table.where} has no rows")
         self._check_columns(table)
-        return self._sparse(table) if self.sparse_ else self._dense(table)
+        given = self._read(table)
+        for notice in notices(self.columns_, given, bool(self.strict)):
+            self._note(notice, table)
+        return self._sparse(table, given) if self.sparse_ else self._dense(table, given)
 
-    def _dense(self, table: Table) -> NDArray[np.float64]:
-        X, start, times = np.zeros((table.n_rows, self.width)), 0, self._times(table)
-        filled: list[tuple[Scaled, int]] = []
-        for column in self.columns_:
-            part = X[:, start : start + len(column.labels)]
-            if isinstance(column, Scaled):
-                part[:] = self._numbers(table, column, times, filled)
-            elif column.means:
-                part[:] = means_of(column)[self._places(table, column)]
-            else:
-                places = self._places(table, column)
-                there = np.flatnonzero(places >= 0)
-                part[there, places[there]] = 1.0
-            start += len(column.labels)
-        self._note_filled(table, filled)
+    def _read(self, table: Table) -> list[NDArray[Any]]:
+        """The values of each column, as it takes them."""
+        cells = TypedTable(table)
+        return [column.read(cells) for column in self.columns_]
+
+    def _dense(self, table: Table, given: list[NDArray[Any]]) -> NDArray[np.float64]:
+        X = np.zeros((table.n_rows, self.width))
+        for (column, part), values in zip(self._parts(X), given, strict=True):
+            column.encode(values, part)
         return X
 
-    def _sparse(self, table: Table) -> sp.csr_array:
-        parts: list[Any] = []
-        times = self._times(table)
-        filled: list[tuple[Scaled, int]] = []
-        for column in self.columns_:
-            shape = (table.n_rows, len(column.labels))
-            if isinstance(column, Scaled):
-                parts.append(sp.csr_array(self._numbers(table, column, times, filled)))
-                continue
-            places = self._places(table, column)
-            if column.means:
-                parts.append(sp.csr_array(means_of(column)[places]))
-            else:
-                there = np.flatnonzero(places >= 0)
-                entries = (np.ones(len(there)), (there, places[there]))
-                parts.append(sp.csr_array(entries, shape=shape))
+    def _sparse(self, table: Table, given: list[NDArray[Any]]) -> sp.csr_array:
+        parts: list[Any] = [
+            column.encoded_sparse(values)
+            for column, values in zip(self.columns_, given, strict=True)
+        ]
         parts += [self._matrix(table)] if self.matrix_columns_ else []
         X = sp.csr_array(sp.hstack(parts, format="csr"))
         X.eliminate_zeros()
-        self._note_filled(table, filled)
         return X
 
     def typed(self, table: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -363,21 +318,16 @@ class TableEncoder(PersistentEstimator):
         is_category : ndarray of shape (n_columns,)
         """
         table = as_table(table)
-        times = self._times(table)
         X = np.empty((table.n_rows, len(self.columns_)))
-        for i, column in enumerate(self.columns_):
-            if isinstance(column, Scaled):
-                X[:, i] = self._values(table, column, times)
-            else:
-                places = self._places(table, column)
-                X[:, i] = np.where(places < 0, np.nan, places)
-        return X, np.array([isinstance(column, Levels) for column in self.columns_])
+        for i, (column, values) in enumerate(zip(self.columns_, self._read(table), strict=True)):
+            X[:, i] = column.codes(values)
+        return X, np.array([isinstance(column, Category) for column in self.columns_])
 
     def _check_columns(self, table: Table) -> None:
         absent = [name for name in self.sources if name not in table.columns]
         if absent:
             raise TableError(
-                f"{table.where} lacks {_plural(len(absent), 'column')} of the training table: "
+                f"{table.where} lacks {plural(len(absent), 'column')} of the training table: "
                 f"{listed(absent)}; it has {listed(table.columns)}"
             )
         width = 0 if table.matrix is None else table.matrix.shape[1]
@@ -394,110 +344,6 @@ class TableEncoder(PersistentEstimator):
         matrix = table.matrix.copy()
         matrix.resize((table.n_rows, self.matrix_columns_))
         return matrix
-
-    def _times(self, table: Table) -> dict[str, NDArray[np.float64]]:
-        """The columns of times, in seconds since 1970."""
-        found: dict[str, NDArray[np.float64]] = {}
-        for column in self.columns_:
-            for name in column.sources if isinstance(column, Scaled) and column.is_time else []:
-                values = table.columns[name]
-                if name in found:
-                    continue
-                if values.dtype.kind == "f" and not np.isnan(values).all():
-                    raise TableError(
-                        f"{table.where}: column {name!r} holds numbers, and in training it held "
-                        "times"
-                    )
-                found[name] = values if values.dtype.kind == "f" else _times(values, table, name)
-        return found
-
-    def _values(
-        self, table: Table, column: Scaled, times: dict[str, NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
-        """The numbers of a column, with NaN where they are missing."""
-        if column.is_time:
-            return time_part(times, column)
-        values = table.columns[column.name]
-        if values.dtype.kind == "O":
-            values = self._from_texts(table, column.name, values)
-        self._refuse_infinite(table, column.name, values)
-        return values
-
-    def _numbers(
-        self,
-        table: Table,
-        column: Scaled,
-        times: dict[str, NDArray[np.float64]],
-        filled: list[tuple[Scaled, int]],
-    ) -> NDArray[np.float64]:
-        """The columns of the matrix; where values are missing, ``filled`` gets how many."""
-        values = self._values(table, column, times)
-        missing = np.isnan(values)
-        if missing.any():
-            values = np.where(missing, column.fill, values)
-            filled += [] if column.part else [(column, int(missing.sum()))]
-        with np.errstate(over="ignore"):
-            standard = np.clip((values - column.mean) / column.scale, -CLIP, CLIP)
-        return np.column_stack([standard, missing] if column.missing else [standard])
-
-    def _note_filled(self, table: Table, filled: list[tuple[Scaled, int]]) -> None:
-        """Tell where the median stands for missing values: in one note if they are many."""
-        if len(filled) > MOST_NOTES and not self.strict:
-            counts = listed(f"{column.name!r} ({count:,})" for column, count in filled)
-            self._note(
-                f"missing values replaced by the median in {len(filled)} columns: {counts}", table
-            )
-            return
-        for column, missing in filled:
-            fill = time_text(column.fill) if column.is_time else f"{column.fill:g}"
-            count = _plural(missing, "missing value")
-            self._note(f"column {column.name!r}: {count} replaced by the median, {fill}", table)
-
-    def _from_texts(self, table: Table, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Convert numbers that are stored as texts."""
-        for row, value in enumerate(values.tolist()):
-            if value is not None and not is_number(value):
-                raise TableError(
-                    f"{table.where}: column {name!r} is {_short(value)} in row {row + 1}, and in "
-                    "training it held numbers"
-                )
-        return np.array([np.nan if value is None else float(value) for value in values.tolist()])
-
-    def _places(self, table: Table, column: Levels) -> NDArray[np.int64]:
-        """The 0/1 column of every row, or -1."""
-        values = table.columns[column.name]
-        if values.dtype.kind == "f":  # categories that all look like numbers here
-            values = np.array([None if np.isnan(v) else f"{v:g}" for v in values], dtype=object)
-        known = {level: place for place, level in enumerate(column.levels)}
-        other, fill = known.get(OTHER, -1), known[column.fill]
-        found = np.array(
-            [fill if v is None else known.get(v, other) for v in values.tolist()], dtype=np.int64
-        )
-        missing = sum(v is None for v in values.tolist())
-        if missing and column.fill != ABSENT:
-            self._note(
-                f"column {column.name!r}: {_plural(missing, 'missing value')} replaced by the most "
-                f"frequent category, {_short(column.fill)}; there were none in training",
-                table,
-            )
-        elif missing and self.strict:
-            self._note(f"column {column.name!r}: {_plural(missing, 'missing value')}", table)
-        unseen = [v for v in values.tolist() if v is not None and v not in known]
-        if unseen and other < 0:
-            self._note(
-                f"column {column.name!r}: {_plural(len(unseen), 'row')} with categories not seen "
-                f"in training, for example {_short(unseen[0])}",
-                table,
-            )
-        return found
-
-    def _refuse_infinite(self, table: Table, name: str, values: NDArray[np.float64]) -> None:
-        bad = np.flatnonzero(np.isinf(values))
-        if bad.size:
-            raise TableError(
-                f"{table.where}: column {name!r} is {values[bad[0]]} in row {bad[0] + 1}: replace "
-                "it by a finite number, or leave it empty"
-            )
 
     def _note(self, notice: str, table: Table) -> None:
         """Warn, or raise if strict."""
@@ -519,59 +365,3 @@ class TableEncoder(PersistentEstimator):
         names = [label for column in self.columns_ for label in column.labels]
         names += [f"x{i + 1}" for i in range(self.matrix_columns_)]  # as LIBSVM counts
         return np.array(names, dtype=object)
-
-
-def counts_rows(values: NDArray[np.float64]) -> bool:
-    """Whether numbers look like the numbers of rows: whole, unique, and rising or close together.
-
-    Examples
-    --------
-    >>> counts_rows(np.arange(100.0)), counts_rows(np.arange(100.0) ** 0.5)
-    (True, False)
-    """
-    if len(values) <= FEW_LEVELS or np.isnan(values).any() or (values != np.round(values)).any():
-        return False
-    steps = np.diff(values)
-    if (steps > 0).all():
-        return True
-    close = values.max() - values.min() <= 3 * len(values)
-    return bool(close and len(np.unique(values)) == len(values))
-
-
-def named_as_identifier(name: str, present: NDArray[np.float64]) -> bool:
-    """Whether a name says that numbers are identifiers, and they are whole and nearly all differ.
-
-    Examples
-    --------
-    >>> numbers = np.arange(100.0) ** 2
-    >>> named_as_identifier("customer_id", numbers), named_as_identifier("population", numbers)
-    (True, False)
-    """
-    if IDENTIFIER.fullmatch(name) is None and re.search("[a-z0-9]I[Dd]$", name) is None:
-        return False
-    whole = len(present) > FEW_LEVELS and bool((present == np.round(present)).all())
-    return whole and len(np.unique(present)) >= MOSTLY_DISTINCT * len(present)
-
-
-def _times(values: NDArray[Any], table: Table, name: str) -> NDArray[np.float64]:
-    found = as_times(values)
-    if found is None:
-        wrong = next(
-            (i for i, v in enumerate(values) if v is not None and seconds_of(v) is None), None
-        )
-        if wrong is None:
-            return np.full(len(values), np.nan)
-        raise TableError(
-            f"{table.where}: column {name!r} is {_short(values[wrong])} in row {wrong + 1}, and in "
-            "training it held times"
-        )
-    return found
-
-
-def _short(value: Any) -> str:
-    text = repr(str(value))
-    return text if len(text) <= 40 else f"{text[:36]}...'"
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelsieve.tables.columns import Levels, Scaled, as_times
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import printable
 from kernelsieve.tables.leaks import note_leaks
 from kernelsieve.tables.table import TableNotice, as_table, is_missing
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
+from kernelsieve.tables.times import as_times
 
 LONGEST_NAME = 20  # characters that are shown
 
@@ -118,26 +118,7 @@ def _kind(values: Any, present: Any) -> str:
 
 
 def _used_as(encoder: TableEncoder, name: str, missing: bool) -> str:
-    parts: list[str] = []
-    for column in encoder.columns_:
-        if column.name != name:
-            continue
-        if isinstance(column, Levels):
-            count = len(column.levels)
-            parts.append("mean target by category" if column.means else f"{count:,} columns of 0/1")
-        elif column.part:
-            since = column.part == "since"
-            parts.append(f"since {column.other}" if since else column.part)
-        else:
-            parts.append("standardised")
-            if missing:
-                parts.append(_filled(column))
-    return "; ".join(parts)
-
-
-def _filled(column: Scaled) -> str:
-    median = "the median" if column.is_time else f"median {column.fill:g}"
-    return f"missing: {median}{', 0/1' if column.missing else ''}"
+    return "; ".join(column.used_as(missing) for column in encoder.columns_ if column.name == name)
 
 
 def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.models.predictor import Predictor
-from kernelsieve.tables.columns import OTHER, Levels, Scaled, seconds_of, time_part
-from kernelsieve.tables.encoder import CLIP, TableEncoder
-from kernelsieve.tables.table import TableError, cell_text, is_number, listed
+from kernelsieve.tables.cells import is_number
+from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.notices import Column
+from kernelsieve.tables.table import TableError, cell_text, listed
 from kernelsieve.tables.texts import TEXT, Reading
-
-Fill = Callable[[Any, dict[str, NDArray[np.float64]], NDArray[np.float64]], None]
+from kernelsieve.tables.times import seconds_of
 
 
 class TablePredictor:
@@ -52,16 +52,12 @@ class TablePredictor:
         self._predict = predict
         self._sources, self._width = encoder.sources, encoder.width
         self._readings, self._strict = dict(readings), bool(encoder.strict)
-        times = (c for c in encoder.columns_ if isinstance(c, Scaled) and c.is_time)
-        self._times = list(dict.fromkeys(name for c in times for name in c.sources))
-        self._fills: list[Fill] = []
+        self._places: list[tuple[Column, slice]] = []
         start = 0
         for column in encoder.columns_:
-            if isinstance(column, Scaled):
-                self._fills.append(self._number(column, start))
-            else:
-                self._fills.append(self._level(column, start))
-            start += len(column.labels)
+            stop = start + len(column.labels)
+            self._places.append((column, slice(start, stop)))
+            start = stop
 
     def __call__(self, row: Any) -> Any:
         """Predict one row.
@@ -117,105 +113,87 @@ class TablePredictor:
             row = dict(zip(self._sources, row, strict=True))
         encoded = np.zeros(self._width)
         try:
-            times = {name: np.array([self._seconds(name, row[name])]) for name in self._times}
-            for fill in self._fills:
-                fill(row, times, encoded)
+            cells = _Cells(row, self._readings)
+            for column, place in self._places:
+                value = column.read(cells)
+                if self._strict:
+                    self._refuse_doubtful(column, value)
+                column.encode_one(value, encoded[place])
         except KeyError:
             absent = [name for name in self._sources if name not in row]
             raise TableError(f"the row lacks {listed(absent)}") from None
         return encoded
 
-    # --- a column --------------------------------------------------------------------------------
+    def _refuse_doubtful(self, column: Column, value: Any) -> None:
+        doubt = column.doubt(value)
+        if doubt is not None:
+            raise TableError(f"the row: {doubt} (strict mode)")
 
-    def _number(self, column: Scaled, start: int) -> Fill:
-        def fill(row: Any, times: dict[str, Any], out: NDArray[np.float64]) -> None:
-            if column.is_time:
-                value = float(time_part(times, column)[0])
-            else:
-                value = self._float(column.name, row[column.name])
-            if math.isnan(value):
-                if not column.part:
-                    self._refuse_if_strict(f"column {column.name!r} is missing")
-                value = column.fill
-                if column.missing:
-                    out[start + 1] = 1.0
-            out[start] = min(max((value - column.mean) / column.scale, -CLIP), CLIP)
 
-        return fill
+class _Cells:
+    """The cells of a row by the type that a column needs."""
 
-    def _level(self, column: Levels, start: int) -> Fill:
-        known = {level: place for place, level in enumerate(column.levels)}
-        other, missing = known.get(OTHER, -1), known[column.fill]
-        means = np.array(column.means) if column.means else None
+    def __init__(self, row: Any, readings: Mapping[str, Reading]) -> None:
+        self._row, self._readings = row, readings
+        self._seconds: dict[str, float] = {}
 
-        def fill(row: Any, times: dict[str, Any], out: NDArray[np.float64]) -> None:
-            level = self._category(column.name, row[column.name])
-            if level is None:
-                self._refuse_if_strict(f"column {column.name!r} is missing")
-                place = missing
-            else:
-                place = known.get(level, other)
-            if place < 0:
-                self._refuse_if_strict(f"column {column.name!r}: {level!r} was not in training")
-            elif means is None:
-                out[start + place] = 1.0
-            else:
-                out[start : start + means.shape[1]] = means[place]
-
-        return fill
-
-    # --- a value ---------------------------------------------------------------------------------
-
-    def _float(self, name: str, value: Any) -> float:
-        """A number; NaN if it is missing."""
-        number = _plain(value)
-        if number is None:
-            text = cell_text("the row", name, value)
-            reading = self._readings.get(name, TEXT)
-            if text is None:
-                return math.nan
-            if reading.kind == "number" and isinstance(value, str | bytes):
-                found = reading.value(text)
-                number = math.nan if found is None else float(found)
-            elif is_number(text):
-                number = float(text)
-            else:
-                raise TableError(f"the row: column {name!r} is {text!r}, and in training it held "
-                                 "numbers")  # fmt: skip
+    def numbers(self, name: str) -> float:
+        """A finite number; NaN if it is missing."""
+        number = self._number(name, self._row[name])
         if math.isinf(number):
             raise TableError(f"the row: column {name!r} is {number}: replace it by a finite "
                              "number, or leave it empty")  # fmt: skip
         return number
 
-    def _seconds(self, name: str, value: Any) -> float:
+    def _number(self, name: str, value: Any) -> float:
+        number = _plain(value)
+        if number is not None:
+            return number
+        text, reading = cell_text("the row", name, value), self._readings.get(name, TEXT)
+        if text is None:
+            return math.nan
+        if reading.kind == "number" and isinstance(value, str | bytes):
+            found = reading.value(text)
+            return math.nan if found is None else float(found)
+        if is_number(text):
+            return float(text)
+        raise _held(name, text, "numbers")
+
+    def seconds(self, name: str) -> float:
         """A time in seconds since 1970; NaN if it is missing."""
+        if name not in self._seconds:
+            self._seconds[name] = self._time(name, self._row[name])
+        return self._seconds[name]
+
+    def _time(self, name: str, value: Any) -> float:
         number, reading = _plain(value), self._readings.get(name, TEXT)
+        if number is not None and math.isnan(number):
+            return math.nan
         text = cell_text("the row", name, value) if number is None else f"{number:.0f}"
-        if text is None or (number is not None and math.isnan(number)):
+        if text is None:
             return math.nan
         seconds = None if number is not None else seconds_of(text)
         if seconds is None and reading.kind == "time":
             seconds = seconds_of(reading.value(text))
             return math.nan if seconds is None else seconds
         if seconds is None:
-            raise TableError(f"the row: column {name!r} is {value!r}, and in training it held "
-                             "times")  # fmt: skip
+            raise _held(name, value, "times")
         return seconds
 
-    def _category(self, name: str, value: Any) -> str | None:
+    def categories(self, name: str) -> str | float | None:
+        """A category: a text, or a number; None or NaN if it is missing."""
+        value = self._row[name]
         number = _plain(value)
-        if number is None:
-            text = cell_text("the row", name, value)
-            if text is None or isinstance(value, str | bytes):
-                return text
-            number = float(text) if is_number(text) else None
-            if number is None:
-                return text
-        return None if math.isnan(number) else f"{number:g}"
+        if number is not None:
+            return number
+        text = cell_text("the row", name, value)
+        if text is None or isinstance(value, str | bytes):
+            return text
+        return float(text) if is_number(text) else text
 
-    def _refuse_if_strict(self, what: str) -> None:
-        if self._strict:
-            raise TableError(f"the row: {what} (strict mode)")
+
+def _held(name: str, value: Any, what: str) -> TableError:
+    return TableError(f"the row: column {name!r} is {value!r}, and in training it held {what}")
 
 
 def _plain(value: Any) -> float | None:

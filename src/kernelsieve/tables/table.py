@@ -13,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve.tables.texts import MISSING, Reading
+from kernelsieve.tables.cells import is_number, known_text, number_text
+from kernelsieve.tables.texts import Reading
 
 LISTED_NAMES = 12
 MOST_COLUMNS = 20_000  # of a dense matrix without names
@@ -224,15 +225,6 @@ def _numbers(cells: list[str | None]) -> NDArray[np.float64] | None:
     return np.array([np.nan if cell is None else float(cell) for cell in cells])
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number; "1_000" is one to Python only."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
-
-
 def _has_text(array: NDArray[Any]) -> bool:
     """Whether some value is a text: a text column of a frame stays one, even if it holds digits."""
     return array.dtype.kind != "O" or any(isinstance(value, str) for value in array.tolist())
@@ -251,15 +243,16 @@ def cell_text(where: str, name: str, value: Any) -> str | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return None if value.strip().lower() in MISSING else value.strip()
+        return known_text(value)
     if isinstance(value, bool | np.bool_):
         return "1" if value else "0"
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, int | float) or hasattr(value, "__float__"):  # also Decimal
-        return repr(float(value))
+    number = hasattr(value, "__float__") and not isinstance(value, np.ndarray)  # also Decimal
+    if isinstance(value, int | float) or number:
+        return number_text(float(value))
     raise TableError(
         f"{where}: column {name!r} holds {type(value).__name__} values; only numbers, texts and "
         f"times can be used. Ignore it with --drop {name}"
