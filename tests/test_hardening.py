@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from support.hardening import (
     CLASSIFIERS,
     DENSE_FORMS,
     ESTIMATORS,
+    MALFORMED,
     MAPS,
     MODELS,
     RIDGES,
@@ -31,7 +34,10 @@ from support.hardening import (
     target,
 )
 
+import kernelsieve as ks
 from kernelsieve import kernels
+from kernelsieve.sources import BlockSource
+from kernelsieve.tables import as_table
 from kernelsieve.testing import data as shapes
 
 N, D = 24, 4
@@ -192,6 +198,75 @@ def test_models_refuse_what_is_no_matrix_of_numbers(name: str, kind: str) -> Non
         estimator = fitted(name, data())
         with pytest.raises((ValueError, TypeError), match=words):
             answers(estimator, X)
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_malformed_sparse_rows(name: str, kind: str) -> None:
+    """Compiled code trusts indices: these ended the process, or gave an output."""
+    X = data()
+    if not takes_sparse(ESTIMATORS[name]()):
+        pytest.skip("takes no sparse rows")
+    with pytest.raises(ValueError, match="malformed sparse matrix"):
+        fitted(name, MALFORMED[kind](X), target(name, X))
+    estimator = fitted(name, X)
+    methods = ["transform", "predict", "decision_function", "predict_proba"]
+    methods += ["fit_transform", "fit_predict", "score"]
+    if name != "KernelRidge refined":
+        methods += ["partial_fit"]
+    for method in filter(partial(hasattr, estimator), methods):
+        more = [target(name, X)] if method in ("fit_transform", "partial_fit", "score") else []
+        with pytest.raises(ValueError, match="malformed sparse matrix"):
+            getattr(estimator, method)(MALFORMED[kind](X), *more)
+
+
+WITH_POINTS: dict[str, Callable[[Any], Any]] = {
+    **{f"{type(k).__name__}": k for k in (
+        kernels.Gaussian(0.5), kernels.Laplacian(0.5), kernels.Matern(), kernels.Polynomial(2),
+        kernels.Exponential(), kernels.InversePolynomial(), kernels.ArcCosine(1),
+        kernels.NeuralTangent(), kernels.SmoothLaplacian(0.5), kernels.Product(0.5),
+        kernels.Pairwise("cosine"),
+    )},
+    "Gaussian, second rows": lambda X: kernels.Gaussian(0.5)(data(), X),
+    "Gaussian, diagonal": lambda X: kernels.Gaussian(0.5).diag(X),
+    "Product, points": lambda X: kernels.Product(0.5).points(X),
+    "OSNAP": lambda X: ks.sketches.OSNAP(D, 8).sample(0).apply(X),
+    "SRHT": lambda X: ks.sketches.SRHT(D, 8).sample(0).apply(X),
+    "TensorSketch": lambda X: ks.sketches.TensorSketch(D, 8, 2).sample(0).apply(X),
+    "a stream of blocks": lambda X: MODELS["KernelRidge"]().fit(
+        BlockSource([(X, np.arange(N * 1.0))])
+    ),
+    "estimates": lambda X: ks.diagnostics.estimate_statistical_dimension(
+        kernels.Gaussian(0.5), X, 1.0
+    ),
+    "spectral_epsilon": lambda X: ks.diagnostics.spectral_epsilon(np.eye(N), X, alpha=1.0),
+    "landmarks": lambda X: ks.NystromFeatures(5, landmarks=X).fit(data()),
+    "a second view": lambda X: ks.KernelCCA(1, MAPS["RowNormFeatures"]()).fit(data(), X),
+    "a table": lambda X: as_table(X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_malformed_sparse_points(name: str, kind: str) -> None:
+    """Kernels, sketches, sources, diagnostics, landmarks, second views and tables."""
+    with pytest.raises(ValueError, match="malformed sparse matrix"):
+        WITH_POINTS[name](MALFORMED[kind](data()))
+
+
+def test_indices_that_were_changed_are_looked_at_again() -> None:
+    """A matrix remembers that its indices were sorted; spare entries are not read."""
+    X = sp.csr_array(data())
+    assert X.has_canonical_format
+    expected = kernels.Gaussian(0.5)(X)
+    X.indices[:2], X.data[:2] = X.indices[:2][::-1].copy(), X.data[:2][::-1].copy()
+    np.testing.assert_array_equal(kernels.Gaussian(0.5)(X), expected)
+    Y = sp.csr_array(data())
+    Y.indices, Y.data = np.append(Y.indices, 10**8).astype(np.int32), np.append(Y.data, np.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        kernels.Gaussian(0.5)(Y)
+    Y.data[-1] = 1.0
+    np.testing.assert_array_equal(kernels.Gaussian(0.5)(Y), expected)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -15,7 +15,7 @@ from kernelsieve._native.product_gram import GAUSSIAN
 from kernelsieve._native.warps import IDENTITY, KNOTS, LOG, RAW, warp_columns
 from kernelsieve._parallel import map_row_blocks
 from kernelsieve._state import Persistent, Rule, Sizes, choice, instance, list_of, number, optional
-from kernelsieve._validation import check_choice, check_points
+from kernelsieve._validation import check_choice, check_points, check_sparse
 from kernelsieve.kernels.base import TILE_ROWS, Kernel, Tiles, empty_gram
 from kernelsieve.kernels.distance import distances, manhattan
 from kernelsieve.kernels.tiles import FAMILIES, PointTiles, family_codes, product_gram
@@ -313,7 +313,7 @@ class Product(Kernel):
         d = X.shape[1]
         if sp.issparse(X):
             self._check_sparse(X)
-            X = sp.csr_array(X)
+            X = sp.csr_array(check_sparse(X))
             data = X.data * self.rates_for(d).astype(X.dtype)[X.indices]
             return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
         points = np.zeros(X.shape)

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._validation import check_sparse
 from kernelsieve.tables.table import (
     Table,
     TableError,
@@ -273,7 +274,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if "format" in arrays:
-                return {"matrix": sp.csr_array(sp.load_npz(path))}
+                return {"matrix": sp.csr_array(check_sparse(sp.load_npz(path), "the matrix"))}
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, zlib.error) as error:
         raise TableError(f"{path} is not a .npz file of plain arrays: {error}") from error
