@@ -200,6 +200,37 @@ def test_models_refuse_what_is_no_matrix_of_numbers(name: str, kind: str) -> Non
             answers(estimator, X)
 
 
+WITH_LENGTHS: dict[str, Callable[[], Any]] = {
+    **ESTIMATORS,
+    "ConformalRegressor": lambda: ks.ConformalRegressor(MODELS["KernelRidge"]()),
+    "ConformalRegressor jackknife+": lambda: ks.ConformalRegressor(
+        MODELS["KernelRidge"](), method="jackknife+"
+    ),
+    "ConformalRegressor scaled": lambda: ks.ConformalRegressor(
+        MODELS["KernelRidge"](), scaled=True
+    ),
+    "KernelQuantileRegressor": lambda: ks.KernelQuantileRegressor(
+        features=MAPS["RowNormFeatures"]()
+    ),
+    "TableModel": lambda: ks.TableModel(n_components=10, gamma=0.1, alpha=0.1),
+}
+
+
+@pytest.mark.parametrize("length", [1, N - 1, N + 1, 2 * N])
+@pytest.mark.parametrize("name", WITH_LENGTHS)
+def test_targets_and_weights_of_other_rows(name: str, length: int) -> None:
+    """Also of estimators that do not look at them."""
+    X = data()
+    words = rf"inconsistent numbers of samples: \[{N}, {length}\]|{length} (rows|values) (for|and)"
+    y = np.arange(length) % 2
+    with pytest.raises(ValueError, match=f"{words}|and y has {length}: pass two views"):
+        WITH_LENGTHS[name]().fit(X, y)
+    estimator = WITH_LENGTHS[name]()
+    if "sample_weight" in inspect.signature(estimator.fit).parameters:
+        with pytest.raises(ValueError, match=rf"sample_weight.shape == \({length},\)"):
+            estimator.fit(X, np.arange(N) % 2, sample_weight=np.ones(length))
+
+
 @pytest.mark.parametrize("kind", MALFORMED)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_malformed_sparse_rows(name: str, kind: str) -> None:

@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from kernelsieve._parallel import one_thread, thread_count
 from kernelsieve._random import keyed_rows
@@ -92,6 +96,8 @@ class FeatureModel(PersistentEstimator):
         if learned and y is not None:
             return self._valid_rows_and_targets(X, y, multi_output=True)
         rows = as_source(self._valid_rows(X, reset=True))
+        if rows.resident:  # a target that is not used may still be that of other rows
+            check_consistent_length(rows, y)
         return rows if learned else without_targets(rows)  # a source may have its own targets
 
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone
 from sklearn.model_selection import GroupShuffleSplit
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelsieve._random import root_seed
 from kernelsieve._state import AbsentOr, PersistentEstimator, array, instance, switch, wrong
@@ -162,6 +162,7 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
         y = np.asarray(y)
         if y.ndim != 1:
             raise ValueError(f"y of shape {y.shape}: intervals are for a single target")
+        check_consistent_length(X, y)
         self.__dict__.pop("jackknife_", None)
         if self.method == "jackknife+":
             return self._fit_jackknife(X, y, groups)
