@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -64,14 +65,14 @@ class Trial(Persistent):
         Root mean squared error on rows left out, relative to the target's standard deviation;
         without a target the relative error of the kernel matrix.
     seconds : float
-        Time of fit and transform.
+        Time of fit and transform; NaN in a model that was loaded: files hold no times.
     """
 
     name: str
     error: float
-    seconds: float
+    seconds: float = math.nan
 
-    _state_fields: ClassVar = {"name": text, "error": number(), "seconds": number()}
+    _state_fields: ClassVar = {"name": text, "error": number()}
 
 
 @dataclass(eq=False)
