@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
 from support import hardening
 from support.hardening import (
     CLASSIFIERS,
@@ -36,8 +37,10 @@ from support.hardening import (
 
 import kernelsieve as ks
 from kernelsieve import kernels
+from kernelsieve.models.scores import Regressor
 from kernelsieve.sources import BlockSource
 from kernelsieve.tables import as_table
+from kernelsieve.tables.facts import scores
 from kernelsieve.testing import data as shapes
 
 N, D = 24, 4
@@ -229,6 +232,57 @@ def test_targets_and_weights_of_other_rows(name: str, length: int) -> None:
     if "sample_weight" in inspect.signature(estimator.fit).parameters:
         with pytest.raises(ValueError, match=rf"sample_weight.shape == \({length},\)"):
             estimator.fit(X, np.arange(N) % 2, sample_weight=np.ones(length))
+
+
+REGRESSORS: dict[str, Callable[[], Any]] = {
+    **{name: ESTIMATORS[name] for name in RIDGES},
+    **{name: build for name, build in WITH_LENGTHS.items() if "Regressor" in name},
+    "KernelCCA": MODELS["KernelCCA"],
+    "TableModel": WITH_LENGTHS["TableModel"],
+}
+
+
+@pytest.mark.parametrize("size", [1e300, 1e200, 1e151])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_targets_whose_squares_overflow(name: str, size: float) -> None:
+    X = data()
+    words = "squares overflow|squared errors overflow|whose square exceeds"
+    with pytest.raises(ValueError, match=words):
+        quietly(REGRESSORS[name]().fit, X, size * X[:, 0])
+
+
+class Column(Regressor):
+    """Predicts a column, in some unit."""
+
+    def __init__(self, unit: float) -> None:
+        self.unit = unit
+
+    def predict(self, X: Any) -> Any:
+        return self.unit * X[:, 0]
+
+
+@pytest.mark.parametrize("unit", [2.0**1020, 2.0**550, 1.0, 2.0**-600, 2.0**-1000])
+def test_scores_do_not_depend_on_the_unit(unit: float) -> None:
+    """R2 was minus infinity or NaN for huge targets, and 1 for tiny ones."""
+    X = data()
+    y = X[:, 0] + 0.3 * X[:, 1]
+    expected = r2_score(y, X[:, 0])
+    assert quietly(Column(unit).score, X, unit * y) == expected
+    found = quietly(scores, unit * y, unit * X[:, 0])
+    assert found["R2"] == pytest.approx(expected)
+    assert found["RMSE"] == pytest.approx(unit * 0.3 * np.sqrt(np.mean(X[:, 1] ** 2)))
+    for name in RIDGES:
+        assert isinstance(ESTIMATORS[name](), Regressor)
+    assert issubclass(ks.ConformalRegressor, Regressor)
+
+
+@pytest.mark.parametrize("unit", [2.0**480, 2.0**-700, 2.0**-900])
+def test_quantiles_do_not_depend_on_the_unit(unit: float) -> None:
+    X, y = data(100), data(100)[:, 0]
+    features = MAPS["RowNormFeatures"]()
+    model = partial(ks.KernelQuantileRegressor, features=features, random_state=0)
+    expected = quietly(model().fit, X, y).predict(X)
+    np.testing.assert_allclose(quietly(model().fit, X, unit * y).predict(X) / unit, expected)
 
 
 @pytest.mark.parametrize("kind", MALFORMED)

@@ -140,7 +140,7 @@ def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
     return (X, *y) if y else X
 
 
-def check_range(X: Any) -> None:
+def check_range(X: Any, name: str = "X") -> None:
     """Refuse entries whose squares overflow; float32 is squared in float64."""
     values = X.data if sp.issparse(X) else X
     if values.dtype != np.float64 or values.size == 0:
@@ -148,8 +148,8 @@ def check_range(X: Any) -> None:
     largest = float(max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)))
     if largest > LARGEST_ENTRY:
         raise ValueError(
-            f"X has an entry of size {largest:.3g}, whose square exceeds what float64 can hold: "
-            "scale X"
+            f"{name} has an entry of size {largest:.3g}, whose square exceeds what float64 can "
+            f"hold: scale {name}"
         )
 
 
@@ -229,8 +229,8 @@ def check_coverage(value: Any, name: str = "coverage") -> float:
 
 def available() -> int | None:
     """Bytes that this process can still allocate; None if the system does not say."""
-    known = [size for size in (_free_by_system(), *_free_by_cgroup()) if size is not None]
-    return min(known, default=None)
+    found = (_free_by_system(), _free_by_limit(), *_free_by_cgroup())
+    return min((size for size in found if size is not None), default=None)
 
 
 def check_memory(n_bytes: float, what: str, way_out: str) -> None:
@@ -278,6 +278,19 @@ def _free_by_system() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on this system
         return None
+
+
+def _free_by_limit() -> int | None:
+    """What a limit of this process' address space leaves, as by ``ulimit -v``."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    pages = _number(PROC / "self" / "statm") or 0
+    return max(0, limit - pages * resource.getpagesize())
 
 
 def _free_by_cgroup() -> Iterator[int | None]:

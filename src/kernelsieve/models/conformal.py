@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -19,6 +19,7 @@ from kernelsieve.models._base import fresh_features, is_learned
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
+from kernelsieve.models.scores import Regressor
 from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import looks_at_target
 
@@ -55,7 +56,7 @@ def conformal_width(errors: NDArray[np.float64], coverage: float) -> float:
     return float(errors[rank - 1]) if rank <= len(errors) else float("inf")
 
 
-class ConformalRegressor(RegressorMixin, PersistentEstimator):
+class ConformalRegressor(Regressor, PersistentEstimator):
     """A regression with intervals that hold a promised share of the targets.
 
     Split conformal prediction sets some rows aside before anything is chosen. The model is fitted

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -87,6 +86,7 @@ from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.local import LocalCorrection
 from kernelsieve.models.local_search import CorrectionTrial, choose_correction
 from kernelsieve.models.predictor import Predictor, ridge_scores
+from kernelsieve.models.scores import Regressor
 from kernelsieve.sources.base import (
     ArraySource,
     Block,
@@ -126,7 +126,7 @@ def refinement(value: Any, where: str, sizes: Sizes) -> Any:
     return named(value, where, sizes)
 
 
-class KernelRidge(RegressorMixin, FeatureModel):
+class KernelRidge(Regressor, FeatureModel):
     """Ridge regression on the features of a kernel, streamed over blocks of rows.
 
     Parameters

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
@@ -28,6 +27,7 @@ from kernelsieve.models._learned import fit_learned, kernel_choice
 from kernelsieve.models._target_choice import TransformChoice, choose_transform
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.models.scores import Regressor
 from kernelsieve.models.target_transform import NAMES, TargetTransform
 from kernelsieve.sources.base import Source, as_source, lazy_on_dask
 from kernelsieve.tuning.grid import search_on, warn_of_ends
@@ -35,7 +35,7 @@ from kernelsieve.tuning.judge import Judge
 from kernelsieve.tuning.search import positive_numbers, search
 
 
-class KernelRidgeCV(RegressorMixin, FeatureModel):
+class KernelRidgeCV(Regressor, FeatureModel):
     """Kernel ridge regression that learns its kernel, or searches for gamma and alpha.
 
     Without ``features`` the kernel is learned: one rate and one monotone warp for each column by

@@ -26,6 +26,7 @@ from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.base import SeriesTooLongError
 from kernelsieve.models import KernelRidge
+from kernelsieve.models.scores import unit_of
 from kernelsieve.models.target_transform import target_label
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
@@ -62,12 +63,11 @@ def scores(
     dict of str to float
     """
     if classes is None or chances is None:
-        # A table to predict may hold any number there.
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
-            spread = float(np.std(y))
+        unit = unit_of(y, predicted)  # a table to predict may hold any number there
+        y, predicted = y / unit, predicted.astype(np.float64) / unit
+        error, spread = float(np.sqrt(np.mean(np.square(predicted - y)))), float(np.std(y))
         r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
-        return {"RMSE": error, "R2": r2}
+        return {"RMSE": unit * error, "R2": r2}
     found = {}
     known = np.isin(y, classes)
     if known.any():
