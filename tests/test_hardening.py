@@ -15,6 +15,7 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from support import hardening
@@ -232,6 +233,32 @@ def test_targets_and_weights_of_other_rows(name: str, length: int) -> None:
     if "sample_weight" in inspect.signature(estimator.fit).parameters:
         with pytest.raises(ValueError, match=rf"sample_weight.shape == \({length},\)"):
             estimator.fit(X, np.arange(N) % 2, sample_weight=np.ones(length))
+
+
+@pytest.mark.parametrize("features", [500, "adaptive", ks.NystromFeatures, [1.0]])
+@pytest.mark.parametrize("kind", [
+    ks.KernelRidge, ks.KernelRidgeCV, ks.KernelRidgeClassifier, ks.KernelSVC, ks.KernelPCA,
+    ks.KernelKMeans, ks.KernelCCA, ks.KernelQuantileRegressor,
+])  # fmt: skip
+def test_what_is_no_map(kind: Any, features: Any) -> None:
+    model = kind(features=features)
+    assert repr(model)
+    copies = [model] if inspect.isclass(features) else [model, clone(model)]
+    for each in copies:
+        with pytest.raises(TypeError, match=r"features=.* is not a feature map: pass one"):
+            each.fit(data(), np.arange(N) % 2)
+
+
+@pytest.mark.parametrize("method", ["split", "jackknife+"])
+def test_intervals_of_what_is_no_model(method: str) -> None:
+    model = clone(ks.ConformalRegressor(500, method=method))
+    with pytest.raises(TypeError, match="model=500 is not a KernelRidge or KernelRidgeCV"):
+        model.fit(data(), data()[:, 0])
+
+
+def test_a_second_map_that_is_none() -> None:
+    with pytest.raises(TypeError, match="features=500 is not a feature map"):
+        ks.KernelCCA(1, MAPS["RowNormFeatures"](), features_y=500).fit(data(), data())
 
 
 REGRESSORS: dict[str, Callable[[], Any]] = {

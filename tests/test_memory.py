@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,7 @@ def test_a_limit_of_the_address_space_counts() -> None:
     assert "needs 3.0 GiB, but" in done.stdout
 
 
-def test_systems_without_limits_of_processes(
-    system: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_systems_without_limits_of_processes(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
     write(system / "proc/meminfo", "MemAvailable: 8000 kB\n")
     assert available() == 8000 * 1024

@@ -53,7 +53,9 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
     read = [path for path in inputs if path is not None and path.exists()]
     for out in (path for path in outputs if path is not None):
         if out.exists() and (same := [path for path in read if path.samefile(out)]):
-            raise UserError(f"{out} is the input {same[0]}, and would replace it: name another file")
+            raise UserError(
+                f"{out} is the input {same[0]}, and would replace it: name another file"
+            )
         with user_errors(OSError):
             check_place(out)
 

@@ -187,9 +187,20 @@ class FeatureModel(PersistentEstimator):
         return tags
 
 
+def checked_map(features: Any) -> FeatureMap | None:
+    """A map, or None for the default."""
+    if features is None or isinstance(features, FeatureMap):
+        return features
+    raise TypeError(
+        f"features={features!r} is not a feature map: pass one, for example "
+        "NystromFeatures(n_components=500), or None for the default"
+    )
+
+
 def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
     """An unfitted copy of a map, or of the default; what is None there is inherited."""
-    fresh = AdaptiveFeatures() if features is None else clone(features)
+    given_map = checked_map(features)
+    fresh = AdaptiveFeatures() if given_map is None else clone(given_map)
     given = fresh.get_params(deep=False)
     missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
     return fresh.set_params(**missing) if missing else fresh
@@ -217,7 +228,8 @@ def has_rates(kernel: Any) -> bool:
 
 def learns_kernel(features: FeatureMap | None) -> bool:
     """Whether a map learns its kernel from the target."""
-    return features is not None and is_learned(features.kernel)
+    given = checked_map(features)
+    return given is not None and is_learned(given.kernel)
 
 
 def is_learned(kernel: Any) -> bool:

@@ -164,6 +164,11 @@ class ConformalRegressor(Regressor, PersistentEstimator):
         if y.ndim != 1:
             raise ValueError(f"y of shape {y.shape}: intervals are for a single target")
         check_consistent_length(X, y)
+        if not isinstance(self.model, KernelRidge | KernelRidgeCV | None):
+            raise TypeError(
+                f"model={self.model!r} is not a KernelRidge or KernelRidgeCV: pass one, or None "
+                "for the default"
+            )
         self.__dict__.pop("jackknife_", None)
         if self.method == "jackknife+":
             return self._fit_jackknife(X, y, groups)
