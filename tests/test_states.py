@@ -20,7 +20,7 @@ from kernelsieve import (
     TableModel,
 )
 from kernelsieve._state import InvalidStateError
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Gaussian, Product
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.local import LocalCorrection, LocalMetric
@@ -178,6 +178,16 @@ ESTIMATORS: dict[str, tuple[str, Change, str]] = {
             "_drawn": found["_drawn"] | {"multipliers": found["_drawn"]["multipliers"][1:]}
         },
         "multipliers are for 3 columns",
+    ),
+    "grids of a kernel without": (
+        "binning",
+        lambda found: {"kernel_": Gaussian(1.0)},
+        "is not Laplacian along every column",
+    ),
+    "a network of a kernel without": (
+        "network, sketched",
+        lambda found: {"kernel_": Gaussian(1.0)},
+        "is a Gaussian, not ArcCosine or NeuralTangent",
     ),
     "a layer of other columns": (
         "network, layer",

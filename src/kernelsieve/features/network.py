@@ -75,6 +75,7 @@ class NetworkFeatures(FeatureMap):
     unbiased: ClassVar[bool] = False
 
     _state_fields: ClassVar = {
+        "kernel_": instance(ArcCosine, NeuralTangent),
         "_size": whole(1, MOST_COLUMNS),
         "_one_layer": flag,
         "_draws": list_of(instance(np.ndarray)),
@@ -86,7 +87,7 @@ class NetworkFeatures(FeatureMap):
     @property
     def _draws(self) -> list[NDArray[Any]]:
         """All that was drawn, in the order in which it was."""
-        return self._network.arrays()  # type: ignore[no-any-return]
+        return self._network.arrays()
 
     def _restore(self, values: dict[str, Any]) -> None:
         draws = StoredDraws(values.pop("_draws"))
@@ -130,6 +131,7 @@ class NetworkFeatures(FeatureMap):
         elif isinstance(kernel, ArcCosine):
             self._network = Layer(draws(0).directions(d, self._size), kernel.order)
         else:
+            assert isinstance(kernel, NeuralTangent)
             self._network = Tangents.draw(kernel, d, self._size, draws)
         self.n_components_ = self._network.size
 

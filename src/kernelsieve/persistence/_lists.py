@@ -114,7 +114,7 @@ def read_list(reader: Reader, node: dict[str, Any], where: str, level: int) -> l
     if kind == "numbers":
         found = reader.value(node["numbers"], where, level + 1)
         array(None, dtype=tuple(NUMBERS.values()), finite=False)(found, where, {})
-        return found.tolist()  # type: ignore[no-any-return]
+        return found.tolist()
     if kind == "texts":
         return reader.names({"names": node["texts"]}, where, level).tolist()
     if kind == "mixed":

@@ -223,7 +223,7 @@ class Reader:
             pairs = self.items(node["pairs"], where, level)
             if len(pairs) != 2:
                 wrong(where, "does not have keys and values")
-            return self.dict_of(*pairs, where)
+            return self.dict_of(pairs[0], pairs[1], where)
         if kind == "csr":
             return _csr(self._fields(node["csr"], where, level), where)
         if kind == "float" and node["float"] in list(NOT_FINITE):
@@ -242,7 +242,7 @@ class Reader:
         """The list of a node."""
         found = self.value(body, where, level + 1)
         instance(list)(found, where, {})
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _fields(self, body: Any, where: str, level: int) -> dict[str, Any]:
         instance(dict)(body, where, {})
