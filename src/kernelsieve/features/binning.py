@@ -101,7 +101,10 @@ class BinningFeatures(FeatureMap):
     def _restore(self, values: dict[str, Any]) -> None:
         drawn = values.pop("_drawn")
         super()._restore(values)
-        _check_kernel(self.kernel_, self.n_features_in_)
+        try:
+            _check_kernel(self.kernel_, self.n_features_in_)
+        except ValueError as error:
+            wrong("kernel_:", str(error))
         if self.n_grids_ > self.n_components_:
             wrong("n_grids_", f"are {self.n_grids_}, more than {self.n_components_} columns")
         if not (drawn["widths"] > 0).all():
