@@ -74,6 +74,112 @@ def test_deviations_are_stored_where_they_are_asked_for(
     assert "fit --std" in failing(["predict", "model.ks", "flats.csv", "--std"], capsys)
 
 
+def same_file(path: str, kind: str) -> str:
+    """Another name of a file."""
+    if kind == "symbolic link":
+        Path("link.csv").symlink_to(path)
+    elif kind == "hard link":
+        os.link(path, "link.csv")
+    return {"same name": path, "other way": f"../{Path.cwd().name}/{path}"}.get(kind, "link.csv")
+
+
+@pytest.mark.parametrize("kind", ["same name", "other way", "symbolic link", "hard link"])
+def test_an_input_is_not_replaced(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before, out = Path("flats.csv").read_bytes(), same_file("flats.csv", kind)
+    fit("-o", "rent.ks")
+    for arguments in (["embed", "flats.csv", "-o", out], ["predict", "rent.ks", out, "-o", out]):
+        assert "would replace it" in failing(arguments, capsys)
+    assert Path("flats.csv").read_bytes() == before
+
+
+def test_no_command_replaces_an_input(capsys: pytest.CaptureFixture[str]) -> None:
+    fit("-o", "rent.ks")
+    model = Path("rent.ks").read_bytes()
+    for name in ("data.ks", "page.html", "picture.png", "results.jsonl"):
+        Path(name).write_bytes(Path("flats.csv").read_bytes())
+    for arguments in (
+        ["fit", "data.ks", "--target", "rent", "-o", "data.ks"],
+        ["inspect", "page.html", "--html", "page.html"],
+        ["export", "rent.ks", "rent.ks"],
+        ["explain", "rent.ks", "--rows", "page.html", "--html", "page.html"],
+        ["explain", "rent.ks", "--data", "picture.png", "--picture", "picture.png"],
+        ["bench", "results.jsonl", "--target", "rent", "--out", "."],
+    ):
+        assert "would replace it" in failing(arguments, capsys), arguments
+    assert Path("rent.ks").read_bytes() == model
+
+
+@pytest.mark.parametrize("folder", ["missing", "file", "locked"])
+def test_outputs_are_tried_before_any_work(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit("-o", "rent.ks")
+    if folder == "file":
+        Path(folder).write_text("no folder")
+    if folder == "locked":
+        Path(folder).mkdir(mode=0o500)
+        if os.access(folder, os.W_OK):
+            pytest.skip("this user may write everywhere")
+    monkeypatch.setattr("kernelsieve.tables.read_table", no_work)
+    monkeypatch.setattr("kernelsieve.tables.TableModel.fit_file", no_work)
+    monkeypatch.setattr("kernelsieve.persistence.load", no_work)
+    for arguments in (
+        ["fit", "flats.csv", "--target", "rent", "-o", f"{folder}/a.ks"],
+        ["inspect", "flats.csv", "--html", f"{folder}/a.html"],
+        ["predict", "rent.ks", "flats.csv", "-o", f"{folder}/a.csv"],
+        ["embed", "flats.csv", "-o", f"{folder}/a.npz"],
+        ["export", "rent.ks", f"{folder}/a.onnx"],
+        ["explain", "rent.ks", "--html", f"{folder}/a.html"],
+        ["explain", "rent.ks", "--picture", f"{folder}/a.png"],
+    ):
+        said = failing(arguments, capsys)
+        assert folder in said, arguments
+
+
+def no_work(*_: Any, **__: Any) -> None:
+    raise AssertionError("the output was not tried first")
+
+
+def test_a_folder_for_results_is_tried_before_any_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("out").mkdir()
+    (Path("out") / "report.html").mkdir()
+    monkeypatch.setattr("kernelsieve.bench.runner.check_data", no_work)
+    assert "is a folder" in failing(["bench", "diabetes", "--out", "out"], capsys)
+    Path("file").write_text("no folder")
+    assert "cannot create this folder" in failing(["bench", "diabetes", "--out", "file"], capsys)
+
+
+def test_the_same_fit_gives_the_same_file() -> None:
+    """Also with a comparison of other models, whose times are printed and not stored."""
+    said = fit("-o", "one.ks").stdout
+    assert "Took:" in said
+    assert "time" in said
+    fit("-o", "two.ks")
+    assert Path("one.ks").read_bytes() == Path("two.ks").read_bytes()
+    facts = kernelsieve.load("one.ks").facts_
+    assert "seconds" not in str(facts)
+    assert len(facts["verdict"]["models"]) == 4
+    assert "gradient boosting" in kernelsieve.load("one.ks").explain()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("indices", 10**8), ("indices", -5), ("indptr", 10**6)]
+)
+@pytest.mark.parametrize("method", ["nystrom", "fourier", "adaptive"])
+def test_a_malformed_sparse_file(
+    part: str, value: int, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a file ended the process, or gave an output."""
+    A = sp.random(50, 9, 0.5, format="csr", random_state=0)
+    getattr(A, part)[7] = value
+    sp.save_npz("e.npz", A)
+    said = failing(["embed", "e.npz", "--method", method, "-o", "z.npz"], capsys)
+    assert "malformed sparse matrix" in said
+    assert not Path("z.npz").exists()
+
+
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.npz"])
 def test_predictions_in_other_formats(name: str) -> None:
     fit("--std")

@@ -59,7 +59,6 @@ from kernelsieve.kernels import (
     Warp,
 )
 from kernelsieve.kernels.missing import Reference
-from kernelsieve.kernels.product import Reference
 from kernelsieve.tables.categories import MOST_LEVELS, OTHER
 from kernelsieve.tables.table import TableNotice
 

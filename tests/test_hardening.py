@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,15 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
 from support import hardening
 from support.hardening import (
     CLASSIFIERS,
     DENSE_FORMS,
     ESTIMATORS,
+    MALFORMED,
     MAPS,
     MODELS,
     RIDGES,
@@ -31,7 +36,12 @@ from support.hardening import (
     target,
 )
 
+import kernelsieve as ks
 from kernelsieve import kernels
+from kernelsieve.models.scores import Regressor
+from kernelsieve.sources.stream import BlockSource
+from kernelsieve.tables.facts import scores
+from kernelsieve.tables.table import as_table
 from kernelsieve.testing import data as shapes
 
 N, D = 24, 4
@@ -192,6 +202,183 @@ def test_models_refuse_what_is_no_matrix_of_numbers(name: str, kind: str) -> Non
         estimator = fitted(name, data())
         with pytest.raises((ValueError, TypeError), match=words):
             answers(estimator, X)
+
+
+WITH_LENGTHS: dict[str, Callable[[], Any]] = {
+    **ESTIMATORS,
+    "ConformalRegressor": lambda: ks.ConformalRegressor(MODELS["KernelRidge"]()),
+    "ConformalRegressor jackknife+": lambda: ks.ConformalRegressor(
+        MODELS["KernelRidge"](), method="jackknife+"
+    ),
+    "ConformalRegressor scaled": lambda: ks.ConformalRegressor(
+        MODELS["KernelRidge"](), scaled=True
+    ),
+    "KernelQuantileRegressor": lambda: ks.KernelQuantileRegressor(
+        features=MAPS["RowNormFeatures"]()
+    ),
+    "TableModel": lambda: ks.TableModel(n_components=10, gamma=0.1, alpha=0.1),
+}
+
+
+@pytest.mark.parametrize("length", [1, N - 1, N + 1, 2 * N])
+@pytest.mark.parametrize("name", WITH_LENGTHS)
+def test_targets_and_weights_of_other_rows(name: str, length: int) -> None:
+    """Also of estimators that do not look at them."""
+    X = data()
+    words = rf"inconsistent numbers of samples: \[{N}, {length}\]|{length} (rows|values) (for|and)"
+    y = np.arange(length) % 2
+    with pytest.raises(ValueError, match=f"{words}|and y has {length}: pass two views"):
+        WITH_LENGTHS[name]().fit(X, y)
+    estimator = WITH_LENGTHS[name]()
+    if "sample_weight" in inspect.signature(estimator.fit).parameters:
+        with pytest.raises(ValueError, match=rf"sample_weight.shape == \({length},\)"):
+            estimator.fit(X, np.arange(N) % 2, sample_weight=np.ones(length))
+
+
+@pytest.mark.parametrize("features", [500, "adaptive", ks.NystromFeatures, [1.0]])
+@pytest.mark.parametrize("kind", [
+    ks.KernelRidge, ks.KernelRidgeCV, ks.KernelRidgeClassifier, ks.KernelSVC, ks.KernelPCA,
+    ks.KernelKMeans, ks.KernelCCA, ks.KernelQuantileRegressor,
+])  # fmt: skip
+def test_what_is_no_map(kind: Any, features: Any) -> None:
+    model = kind(features=features)
+    assert repr(model)
+    copies = [model] if inspect.isclass(features) else [model, clone(model)]
+    for each in copies:
+        with pytest.raises(TypeError, match=r"features=.* is not a feature map: pass one"):
+            each.fit(data(), np.arange(N) % 2)
+
+
+@pytest.mark.parametrize("method", ["split", "jackknife+"])
+def test_intervals_of_what_is_no_model(method: str) -> None:
+    model = clone(ks.ConformalRegressor(500, method=method))
+    with pytest.raises(TypeError, match="model=500 is not a KernelRidge or KernelRidgeCV"):
+        model.fit(data(), data()[:, 0])
+
+
+def test_a_second_map_that_is_none() -> None:
+    with pytest.raises(TypeError, match="features=500 is not a feature map"):
+        ks.KernelCCA(1, MAPS["RowNormFeatures"](), features_y=500).fit(data(), data())
+
+
+REGRESSORS: dict[str, Callable[[], Any]] = {
+    **{name: ESTIMATORS[name] for name in RIDGES},
+    **{name: build for name, build in WITH_LENGTHS.items() if "Regressor" in name},
+    "KernelCCA": MODELS["KernelCCA"],
+    "TableModel": WITH_LENGTHS["TableModel"],
+}
+
+
+@pytest.mark.parametrize("size", [1e300, 1e200, 1e151])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_targets_whose_squares_overflow(name: str, size: float) -> None:
+    X = data()
+    words = "squares overflow|squared errors overflow|whose square exceeds"
+    with pytest.raises(ValueError, match=words):
+        quietly(REGRESSORS[name]().fit, X, size * X[:, 0])
+
+
+class Column(Regressor):
+    """Predicts a column, in some unit."""
+
+    def __init__(self, unit: float) -> None:
+        self.unit = unit
+
+    def predict(self, X: Any) -> Any:
+        return self.unit * X[:, 0]
+
+
+@pytest.mark.parametrize("unit", [2.0**1020, 2.0**550, 1.0, 2.0**-600, 2.0**-1000])
+def test_scores_do_not_depend_on_the_unit(unit: float) -> None:
+    """R2 was minus infinity or NaN for huge targets, and 1 for tiny ones."""
+    X = data()
+    y = X[:, 0] + 0.3 * X[:, 1]
+    expected = r2_score(y, X[:, 0])
+    assert quietly(Column(unit).score, X, unit * y) == expected
+    found = quietly(scores, unit * y, unit * X[:, 0])
+    assert found["R2"] == pytest.approx(expected)
+    assert found["RMSE"] == pytest.approx(unit * 0.3 * np.sqrt(np.mean(X[:, 1] ** 2)))
+    for name in RIDGES:
+        assert isinstance(ESTIMATORS[name](), Regressor)
+    assert issubclass(ks.ConformalRegressor, Regressor)
+
+
+@pytest.mark.parametrize("unit", [2.0**480, 2.0**-700, 2.0**-900])
+def test_quantiles_do_not_depend_on_the_unit(unit: float) -> None:
+    X, y = data(100), data(100)[:, 0]
+    features = MAPS["RowNormFeatures"]()
+    model = partial(ks.KernelQuantileRegressor, features=features, random_state=0)
+    expected = quietly(model().fit, X, y).predict(X)
+    np.testing.assert_allclose(quietly(model().fit, X, unit * y).predict(X) / unit, expected)
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_malformed_sparse_rows(name: str, kind: str) -> None:
+    """Compiled code trusts indices: these ended the process, or gave an output."""
+    X = data()
+    if not takes_sparse(ESTIMATORS[name]()):
+        pytest.skip("takes no sparse rows")
+    with pytest.raises(ValueError, match="malformed sparse matrix"):
+        fitted(name, MALFORMED[kind](X), target(name, X))
+    estimator = fitted(name, X)
+    methods = ["transform", "predict", "decision_function", "predict_proba"]
+    methods += ["fit_transform", "fit_predict", "score"]
+    if name != "KernelRidge refined":
+        methods += ["partial_fit"]
+    for method in filter(partial(hasattr, estimator), methods):
+        more = [target(name, X)] if method in ("fit_transform", "partial_fit", "score") else []
+        with pytest.raises(ValueError, match="malformed sparse matrix"):
+            getattr(estimator, method)(MALFORMED[kind](X), *more)
+
+
+WITH_POINTS: dict[str, Callable[[Any], Any]] = {
+    **{f"{type(k).__name__}": k for k in (
+        kernels.Gaussian(0.5), kernels.Laplacian(0.5), kernels.Matern(), kernels.Polynomial(2),
+        kernels.Exponential(), kernels.InversePolynomial(), kernels.ArcCosine(1),
+        kernels.NeuralTangent(), kernels.SmoothLaplacian(0.5), kernels.Product(0.5),
+        kernels.Pairwise("cosine"),
+    )},
+    "Gaussian, second rows": lambda X: kernels.Gaussian(0.5)(data(), X),
+    "Gaussian, diagonal": lambda X: kernels.Gaussian(0.5).diag(X),
+    "Product, points": lambda X: kernels.Product(0.5).points(X),
+    "OSNAP": lambda X: ks.sketches.OSNAP(D, 8).sample(0).apply(X),
+    "SRHT": lambda X: ks.sketches.SRHT(D, 8).sample(0).apply(X),
+    "TensorSketch": lambda X: ks.sketches.TensorSketch(D, 8, 2).sample(0).apply(X),
+    "a stream of blocks": lambda X: MODELS["KernelRidge"]().fit(
+        BlockSource([(X, np.arange(N * 1.0))])
+    ),
+    "estimates": lambda X: ks.diagnostics.estimate_statistical_dimension(
+        kernels.Gaussian(0.5), X, 1.0
+    ),
+    "spectral_epsilon": lambda X: ks.diagnostics.spectral_epsilon(np.eye(N), X, alpha=1.0),
+    "landmarks": lambda X: ks.NystromFeatures(5, landmarks=X).fit(data()),
+    "a second view": lambda X: ks.KernelCCA(1, MAPS["RowNormFeatures"]()).fit(data(), X),
+    "a table": lambda X: as_table(X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_malformed_sparse_points(name: str, kind: str) -> None:
+    """Kernels, sketches, sources, diagnostics, landmarks, second views and tables."""
+    with pytest.raises(ValueError, match="malformed sparse matrix"):
+        WITH_POINTS[name](MALFORMED[kind](data()))
+
+
+def test_indices_that_were_changed_are_looked_at_again() -> None:
+    """A matrix remembers that its indices were sorted; spare entries are not read."""
+    X = sp.csr_array(data())
+    assert X.has_canonical_format
+    expected = kernels.Gaussian(0.5)(X)
+    X.indices[:2], X.data[:2] = X.indices[:2][::-1].copy(), X.data[:2][::-1].copy()
+    np.testing.assert_array_equal(kernels.Gaussian(0.5)(X), expected)
+    Y = sp.csr_array(data())
+    Y.indices, Y.data = np.append(Y.indices, 10**8).astype(np.int32), np.append(Y.data, np.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        kernels.Gaussian(0.5)(Y)
+    Y.data[-1] = 1.0
+    np.testing.assert_array_equal(kernels.Gaussian(0.5)(Y), expected)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,34 @@ def test_the_smallest_limit_counts(system: Path) -> None:
     write(system / "cgroup/memory/memory.limit_in_bytes", "1000")  # the older kind of groups
     write(system / "cgroup/memory/memory.usage_in_bytes", "4000")
     assert available() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded on Linux")
+def test_a_limit_of_the_address_space_counts() -> None:
+    code = (
+        "import resource\n"
+        "import kernelsieve as ks\n"
+        "from kernelsieve._validation import available\n"
+        "kernel = ks.kernels.Gaussian(1.0)\n"
+        "import numpy as np\n"
+        "X = np.zeros((20_000, 2))\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**30,) * 2)\n"
+        "assert 2**29 < available() <= 2**30, available()\n"
+        "try:\n"
+        "    kernel(X)\n"
+        "except MemoryError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "needs 3.0 GiB, but" in done.stdout
+
+
+def test_systems_without_limits_of_processes(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    write(system / "proc/meminfo", "MemAvailable: 8000 kB\n")
+    assert available() == 8000 * 1024
 
 
 def test_without_files_the_machine_s_memory_counts(

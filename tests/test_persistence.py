@@ -34,8 +34,11 @@ from kernelsieve import (
     RowNormFeatures,
     persistence,
 )
-from kernelsieve.kernels import Pairwise, Polynomial
+from kernelsieve.kernels import Pairwise, Polynomial, Product
+from kernelsieve.kernels.product import Reference
+from kernelsieve.kernels.warps import Warp
 from kernelsieve.persistence import ModelFileError, _container
+from kernelsieve.tables.encoder import TableEncoder
 
 TESTS = Path(__file__).parent
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that may be killed")
@@ -255,6 +258,82 @@ def test_estimators_on_dask_are_stored_as_those_in_memory(tmp_path: Path) -> Non
     assert np.array_equal(loaded.predict(X), model.predict(X))
 
 
+def long_lists() -> dict[str, Any]:
+    """Lists of more than a few items: by kind, mixed, nested and empty."""
+    half = range(50)
+    return {
+        "floats": [0.1 * i for i in half],
+        "not finite": [float("inf"), -0.0] * 50,
+        "integers": [*half, 2**63 - 1, -(2**63) + 1],
+        "large": [*half, 2**63, -(10**30)],
+        "flags": [i % 3 == 0 for i in half],
+        "texts": [f"Straße {i}" * (i % 4) for i in half],
+        "nothing": [None] * 50,
+        "mixed": [(1, True, 1.0, None, "x", (), [], {}, (1.0, "a"), 2**70)[i % 10] for i in half],
+        "kinds": tuple({i: {f"k{j}": j for j in range(i)}} for i in half),
+        "nested": [[[(i, j / 3)] * (j % 3) for j in range(i)] for i in half],
+        "keys": {i if i % 2 else f"k{i}": None if i % 7 else [i] for i in half},
+        "words": {f"k{i}": i for i in half},
+    }
+
+
+def test_long_lists_of_arrays_come_back(tmp_path: Path) -> None:
+    arrays = [np.arange(i, dtype=(np.float32, np.int64)[i % 2]) for i in range(50)]
+    arrays += [np.array(["x", "Köln"][: i % 3], dtype=object) for i in range(50)]
+    arrays += [np.array(["yy"]), np.eye(3), np.zeros((0, 2))]
+    arrays += [np.arange(9.0)[::2]]
+    kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about={"arrays": arrays})
+    found = persistence.read(tmp_path / "model.ks").about["arrays"]
+    assert [small_models.as_bits(x) for x in found] == [small_models.as_bits(x) for x in arrays]
+    assert all(each.flags.writeable and each.base is None for each in found[:100])
+
+
+def wide_kernel(d: int) -> Any:
+    """A product of knots, logarithms and categories, with values for what is missing."""
+    knots = tuple(np.linspace(-2.0, 2.0, 64).tolist())
+    warps = [Warp("knots", knots=knots, values=knots), Warp("log", 0.5, 2.0), Warp()]
+    reference = Reference(knots, (1 / 64,) * 64)
+    every = range(d)
+    return Product(
+        [0.01 / (i + 1) for i in every],
+        [("gaussian", "laplacian", "categorical")[i % 3] for i in every],
+        [warps[i % 3] for i in every],
+        [reference] * d,
+    )
+
+
+def header_size(path: Path) -> int:
+    return int(_container.PREFIX.unpack(path.read_bytes()[: _container.PREFIX.size])[2])
+
+
+def wide_map(d: int) -> Any:
+    X = np.random.default_rng(0).normal(size=(20, d))
+    return NystromFeatures(5, kernel=wide_kernel(d), random_state=0).fit(X)
+
+
+def wide_encoder(d: int) -> Any:
+    rng = np.random.default_rng(0)
+    table: dict[str, Any] = {f"number {i}": rng.normal(size=150) for i in range(d)}
+    for i in range(d):
+        table[f"text {i}"] = [f"level {level}" for level in rng.integers(60, size=150)]
+    return TableEncoder().fit(table, y=rng.normal(size=150))
+
+
+@pytest.mark.parametrize("build", [wide_map, wide_encoder])
+def test_a_wide_model_has_a_short_header(build: Callable[[int], Any], tmp_path: Path) -> None:
+    """What is known of each column lies in arrays: the header holds 16 MiB at most."""
+    sizes = []
+    for d in (100, 2_000):
+        estimator, path = build(d), tmp_path / f"{d}.ks"
+        kernelsieve.save(estimator, path)
+        sizes.append(header_size(path))
+        loaded = kernelsieve.load(path)
+        kernelsieve.save(loaded, tmp_path / "again.ks")
+        assert path.read_bytes() == (tmp_path / "again.ks").read_bytes()
+        assert repr(vars(loaded)) == repr(vars(estimator))
+    assert sizes[1] < 1.1 * sizes[0]
+
+
 def test_about_holds_plain_data(tmp_path: Path) -> None:
     about = {
         "target": "Preis",
@@ -264,6 +343,7 @@ def test_about_holds_plain_data(tmp_path: Path) -> None:
         "array": np.arange(6.0).reshape(2, 3),
         "names": np.array(["x", "yy"]),
     }
+    about |= long_lists()
     kernelsieve.save(KernelRidge(), tmp_path / "model.ks", about=about)
     found = persistence.read(tmp_path / "model.ks").about
     for key in ("array", "names"):
@@ -467,7 +547,7 @@ def test_a_newer_file(good: Path) -> None:
     struct.pack_into("<I", data, 8, 7)
     good.write_bytes(data)
     assert refusal(good) == (
-        "has format version 7, but this kernelsieve reads version 2: pip install -U kernelsieve"
+        "has format version 7, but this kernelsieve reads version 3: pip install -U kernelsieve"
     )
 
 
@@ -494,17 +574,22 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 # --- files that are made to do harm --------------------------------------------------------------
 
 
-def field(header: Any, path: str) -> tuple[Any, str]:
+def field(header: Any, path: str) -> tuple[Any, Any]:
     """The table that holds a field of the model, and its key: "fitted.features_.weights"."""
     node: Any = header["model"]
     *way, last = path.split(".")
     for name in way:
-        node = node[int(name)] if isinstance(node, list) else _body(node)[name]
-    return _body(node), last
+        body, key = _body(node, name)
+        node = body[key]
+    return _body(node, last)
 
 
-def _body(node: Any) -> Any:
-    return next(node[key] for key in ("fields", "table", "tuple") if key in node)
+def _body(node: Any, name: str) -> tuple[Any, Any]:
+    if isinstance(node, list):
+        return node, int(name)
+    if name in node:
+        return node, name
+    return next(node[key] for key in ("fields", "table", "tuple") if key in node), name
 
 
 Edit = Callable[[Any, list[bytes]], None]
@@ -513,7 +598,7 @@ Edit = Callable[[Any, list[bytes]], None]
 def put(path: str, value: Any) -> Edit:
     def edit(header: Any, arrays: list[bytes]) -> None:
         table, key = field(header, path)
-        assert key in table, sorted(table)
+        assert isinstance(table, list) or key in table, sorted(table)
         table[key] = value
 
     return edit
@@ -564,11 +649,7 @@ def drawn(which: int, value: int) -> Edit:
     """Another value in an array of draws."""
 
     def edit(header: Any, arrays: list[bytes]) -> None:
-        table, key = field(header, "fitted._draws")
-        number = table[key][which]["array"]
-        array = np.frombuffer(arrays[number], header["arrays"][number]["dtype"]).copy()
-        array[0] = value
-        arrays[number] = array.tobytes()
+        rewrite(f"fitted._draws.{which}", replaced(0, value))(header, arrays)
 
     return edit
 
@@ -584,9 +665,9 @@ def scikit_learn(name: str, value: Any) -> Edit:
 
 
 def more_draws(header: Any, arrays: list[bytes]) -> None:
-    table, key = field(header, "fitted._draws")
-    unused(header, arrays)
-    table[key].append({"array": len(arrays) - 1})
+    """One more array of draws, which is empty."""
+    for of_kind in ("mixed.0", "mixed.1.0.arrays.0"):
+        rewrite(f"fitted._draws.{of_kind}", lambda numbers: np.append(numbers, 0))(header, arrays)
 
 
 def retyped(path: str, dtype: str) -> Edit:
@@ -651,6 +732,7 @@ def used_twice(header: Any, arrays: list[bytes]) -> None:
 
 ADAPTIVE, MERCER = "adaptive, monomials", "adaptive, Mercer"
 HUGE = 10**18
+COLUMNS = "fitted.encoder_.fitted.columns_"
 GAUSSIAN = {"object": "Gaussian", "fields": {"gamma": 1.0}}
 MULTISETS, BASIS = "fitted.features_.multisets", "fitted.features_.basis"
 CODES = "fitted.sketch_.leaves.0.codes"
@@ -779,7 +861,7 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("classifier, integers", put("parameters.class_weight", 3), "not str or dict"),
     (
         "classifier, integers",
-        put("parameters.class_weight", {"pairs": [[1, 2], [1, 3]]}),
+        put("parameters.class_weight", {"pairs": [[1, 1], [2, 3]]}),
         "has a key twice",
     ),
     ("classifier, integers", put("parameters.class_weight", {"pairs": 3}), "not list"),
@@ -811,12 +893,26 @@ HARMFUL: list[tuple[str, Edit, str]] = [
     ("table, classes", put("parameters.drop", 3), "is a int, not a list"),
     ("table", put("fitted.encoder_.fitted.matrix_columns_", 5), "has sparse columns"),
     ("table", put("fitted.encoder_.fitted.columns_", []), "instead of 0"),
-    ("network, layer", put("fitted.n_features_in_", 2**32), "needs too much memory"),
+    ("network, layer", put("fitted.n_features_in_", 2**32), "has the shape"),
+    ("network, layer", put("fitted._size", 2**20), "has the shape"),
+    ("network, tangents", put("fitted._size", 2**20), "has the shape"),
+    ("network, sketched", put("fitted._size", 2**20), "needs too much memory"),
+    ("binning", put("fitted.n_grids_", 2**20), "has the shape"),
+    ("table, wide", put(COLUMNS, {"objects": "Scaled", "fields": {}}), "or none"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.0.fields.name", []), "fields of different lengths"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.0.objects", "eval"), "does not know"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.0.fields.fill.numbers", 3), "not an array"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1", []), "lengths do not match"),
+    ("table, wide", put(f"{COLUMNS}.mixed", [1]), "does not have the kinds"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.1.fields.levels.tuples", [3]), "instead of 2"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.1.fields.levels.tuples.1", [3]), "do not match"),
+    ("table, wide", put(f"{COLUMNS}.mixed.1.1.fields.levels.tuples.1", "x"), "not list"),
+    ("table, wide", rewrite(f"{COLUMNS}.mixed.0", lambda kinds: kinds + 1), "do not match"),
     ("auto", put("fitted.reason_", "\ud800"), "not valid UTF-8"),
     ("auto", put("parameters.kernel", "\ud800"), "not valid UTF-8"),
     (
         "classifier, integers",
-        put("parameters.class_weight", {"pairs": [[k * (2**61 - 1), 1] for k in range(9)]}),
+        put("parameters.class_weight", {"pairs": [[k * (2**61 - 1) for k in range(9)], [1] * 9]}),
         "not a list of keys",
     ),
 ]  # fmt: skip

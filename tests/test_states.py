@@ -20,7 +20,7 @@ from kernelsieve import (
     TableModel,
 )
 from kernelsieve._state import InvalidStateError
-from kernelsieve.kernels import Product
+from kernelsieve.kernels import Gaussian, Product
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models.jackknife import Jackknife
@@ -158,20 +158,47 @@ ESTIMATORS: dict[str, tuple[str, Change, str]] = {
         lambda found: {"series_": replace(found["series_"], center=np.zeros(3))},
         "series_ is centred in 3 columns instead of 4",
     ),
-    "grids of another generator": (
-        "binning",
-        lambda found: {"_first_draws": "00"},
-        "_first_draws are not what numpy .* draws: use the version that wrote the file",
-    ),
     "more grids than columns": (
         "binning",
-        lambda found: {"n_grids_": found["_size"] + 1},
-        "n_grids_ are 13, more than 12 columns",
+        lambda found: {"n_components_": found["n_grids_"] - 1},
+        "n_grids_ are 3, more than 2 columns",
     ),
-    "a network of another generator": (
+    "more grids than were drawn": (
+        "binning",
+        lambda found: {"n_grids_": found["n_grids_"] + 1},
+        r"widths has the shape \(4, 3\) instead of \(4, 4\)",
+    ),
+    "grids without cells": (
+        "binning",
+        lambda found: {"_drawn": found["_drawn"] | {"widths": -found["_drawn"]["widths"]}},
+        "widths are not all positive",
+    ),
+    "cells of fewer columns": (
+        "binning",
+        lambda found: {
+            "_drawn": found["_drawn"] | {"multipliers": found["_drawn"]["multipliers"][1:]}
+        },
+        "multipliers are for 3 columns",
+    ),
+    "grids of a kernel without": (
+        "binning",
+        lambda found: {"kernel_": Gaussian(1.0)},
+        "is not Laplacian along every column",
+    ),
+    "a network of a kernel without": (
+        "network, sketched",
+        lambda found: {"kernel_": Gaussian(1.0)},
+        "is a Gaussian, not ArcCosine or NeuralTangent",
+    ),
+    "a layer of other columns": (
         "network, layer",
-        lambda found: {"_first_draws": "00"},
-        "_first_draws are not what numpy .* draws: use the version that wrote the file",
+        lambda found: {"_draws": [found["_draws"][0][1:]]},
+        r"draws has the shape \(3, 7\) instead of \(4, 7\)",
+    ),
+    "a network with a layer too many": (
+        "network, tangents",
+        lambda found: {"_draws": [*found["_draws"], found["_draws"][-1]]},
+        "draws are too many",
     ),
     "a kernel of other columns": (
         "Nystrom",

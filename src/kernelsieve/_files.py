@@ -37,7 +37,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Like `replacing`, but yield a path beside ``path``, with the same suffix."""
     target = Path(path)
-    part = target.with_name(f".{target.stem}-{secrets.token_hex(4)}.part{target.suffix}")
+    part = _part_of(target)
     try:
         yield part
         os.replace(part, target)
@@ -45,6 +45,32 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             part.unlink()
         raise
+
+
+def _part_of(target: Path) -> Path:
+    """A new name beside a path."""
+    return target.with_name(f".{target.stem}-{secrets.token_hex(4)}.part{target.suffix}")
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless `replacing` can write a file here; nothing is left behind.
+
+    Examples
+    --------
+    >>> check_place("no/such/folder/model.ks")
+    Traceback (most recent call last):
+    ...
+    OSError: no/such/folder/model.ks: cannot write there (No such file or directory)
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise OSError(f"{target} is a folder: name a file in it")
+    part = _part_of(target)
+    try:
+        part.open("xb").close()
+        part.unlink()
+    except OSError as error:
+        raise OSError(f"{target}: cannot write there ({error.strerror})") from None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

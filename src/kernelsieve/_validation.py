@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import validate_data
@@ -40,12 +41,73 @@ def refuse_dates(X: Any, name: str = "X") -> Any:
     return X
 
 
+def check_sparse(X: Any, name: str = "X") -> Any:
+    """Return X; refuse a sparse matrix whose parts do not fit each other.
+
+    Compiled code, scipy's included, trusts them: it would read and write anywhere in memory. Dense
+    X is returned as it is.
+    """
+    if sp.issparse(X) and X.ndim == 2 and (reason := _malformed(X)):
+        raise ValueError(
+            f"{name} is a malformed sparse matrix: {reason}. Make it again from the row, the "
+            "column and the value of each entry, with scipy.sparse.coo_array"
+        )
+    return X
+
+
+def _malformed(X: Any) -> str | None:
+    """What is wrong with a sparse matrix of two dimensions."""
+    n, d = X.shape
+    if X.format in ("csr", "csc", "bsr"):
+        return _malformed_lines(X)
+    if X.format == "coo":
+        lengths = {len(X.row), len(X.col), len(X.data)}
+        return _outside(X.row, n) or _outside(X.col, d) or _unequal(lengths)
+    if X.format == "lil":
+        lists = list(zip(X.rows, X.data, strict=True))
+        if len(lists) != n or any(len(columns) != len(values) for columns, values in lists):
+            return "its rows have lists of different lengths"
+        return _outside(np.array([j for columns, _ in lists for j in columns], dtype=np.int64), d)
+    if X.format == "dia":
+        return _unequal({len(X.offsets), len(X.data)})
+    return None  # a dict of entries, which scipy checks when it makes arrays of them
+
+
+def _malformed_lines(X: Any) -> str | None:
+    """What is wrong with rows, columns or rows of blocks."""
+    shape = X.shape[::-1] if X.format == "csc" else X.shape
+    blocks = X.blocksize if X.format == "bsr" else (1, 1)
+    count, length = (each // block for each, block in zip(shape, blocks, strict=True))
+    starts = X.indptr
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) != count + 1:
+        return f"its indptr is not {count + 1} whole numbers"
+    if starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+        return "its indptr does not rise from 0"
+    if starts[-1] > min(len(X.indices), len(X.data)):
+        return f"its indptr ends at {starts[-1]}, beyond its {len(X.indices)} indices"
+    if X.data.shape[1:] != (blocks if X.format == "bsr" else ()):
+        return f"its data have the shape {X.data.shape}"
+    return _outside(X.indices[: starts[-1]], length)
+
+
+def _outside(indices: NDArray[Any], length: int) -> str | None:
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        return "its indices are not whole numbers"
+    if len(indices) and not 0 <= indices.min() <= indices.max() < length:
+        return f"it has the index {indices[(indices < 0) | (indices >= length)][0]} of {length}"
+    return None
+
+
+def _unequal(lengths: set[int]) -> str | None:
+    return f"its arrays have the lengths {sorted(lengths)}" if len(lengths) > 1 else None
+
+
 def check_points(X: Any, name: str = "X", *, missing: bool = False) -> Any:
     """Convert X to finite float32 or float64 rows: a C-ordered array or canonical CSR.
 
     With ``missing``, NaN is accepted.
     """
-    refuse_dates(X, name)
+    check_sparse(refuse_dates(X, name), name)
     with np.errstate(invalid="ignore"):  # in a sum of huge numbers of both signs
         X = check_array(
             X,
@@ -64,7 +126,7 @@ def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
     With ``reset``, entries are refused whose squares overflow. NaN is accepted where the tags of
     the estimator say so.
     """
-    refuse_dates(X)
+    check_sparse(refuse_dates(X))
     if get_tags(estimator).input_tags.allow_nan:
         options["ensure_all_finite"] = "allow-nan"
     with np.errstate(invalid="ignore"):
@@ -78,7 +140,7 @@ def valid_rows(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
     return (X, *y) if y else X
 
 
-def check_range(X: Any) -> None:
+def check_range(X: Any, name: str = "X") -> None:
     """Refuse entries whose squares overflow; float32 is squared in float64."""
     values = X.data if sp.issparse(X) else X
     if values.dtype != np.float64 or values.size == 0:
@@ -86,17 +148,22 @@ def check_range(X: Any) -> None:
     largest = float(max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)))
     if largest > LARGEST_ENTRY:
         raise ValueError(
-            f"X has an entry of size {largest:.3g}, whose square exceeds what float64 can hold: "
-            "scale X"
+            f"{name} has an entry of size {largest:.3g}, whose square exceeds what float64 can "
+            f"hold: scale {name}"
         )
 
 
 def canonical_rows(X: Any) -> Any:
     """Make CSR indices sorted and unique, in a copy if need be; dense X is returned as it is."""
-    if sp.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    if not sp.issparse(X):
+        return X
+    # Not what X remembers of itself: its indices may have been changed since.
+    view = sp.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if view.has_canonical_format and len(X.indices) == len(X.data) == view.nnz:
+        return X
+    rows = type(X)(view, copy=True)
+    rows.sum_duplicates()
+    return rows
 
 
 def sparse_output(Z: Any) -> Any:
@@ -162,8 +229,8 @@ def check_coverage(value: Any, name: str = "coverage") -> float:
 
 def available() -> int | None:
     """Bytes that this process can still allocate; None if the system does not say."""
-    known = [size for size in (_free_by_system(), *_free_by_cgroup()) if size is not None]
-    return min(known, default=None)
+    found = (_free_by_system(), _free_by_limit(), *_free_by_cgroup())
+    return min((size for size in found if size is not None), default=None)
 
 
 def check_memory(n_bytes: float, what: str, way_out: str) -> None:
@@ -211,6 +278,19 @@ def _free_by_system() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on this system
         return None
+
+
+def _free_by_limit() -> int | None:
+    """What a limit of this process' address space leaves, as by ``ulimit -v``."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    pages = _number(PROC / "self" / "statm") or 0
+    return max(0, limit - pages * resource.getpagesize())
 
 
 def _free_by_cgroup() -> Iterator[int | None]:

@@ -134,7 +134,10 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
         n = len(next(iter(columns.values())))
         X = np.random.default_rng(rng.randrange(10**6)).normal(size=(n, 3))
         if rng.random() < 0.5:
-            sp.save_npz(path, sp.csr_matrix(X * (X > 0)))
+            A = sp.csr_matrix(X * (X > 0))
+            if rng.random() < 0.3:
+                damage_indices(A, rng)
+            sp.save_npz(path, A)
         else:
             np.savez(path, X=X, **({"y": X.sum(axis=1)} if rng.random() < 0.8 else {}))
     elif suffix == ".svm":
@@ -158,6 +161,13 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
         encoding = rng.choice(["utf-8"] * 7 + ["utf-8-sig", "utf-16", "cp1252", "latin-1"])
         content = file.getvalue().encode(encoding, "replace")
         path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+
+
+def damage_indices(A: sp.csr_matrix, rng: random.Random) -> None:
+    """An entry, or the start of a row, that is nowhere; scipy writes and reads it unseen."""
+    part = rng.choice([A.indices, A.indptr[1:-1]])
+    if len(part):
+        part[rng.randrange(len(part))] = rng.choice([-1, 3, 10**4, 10**8, -(10**8), 2**31 - 1])
 
 
 def untidy(rows: list[list[str]], rng: random.Random) -> None:

@@ -217,6 +217,38 @@ SPARSE_FORMS = {
     "read-only csr": _read_only_csr,
 }
 
+# --- sparse matrices that are none ---------------------------------------------------------------
+
+
+def _with(kind: Any, X: Array, part: str, place: Any, value: int) -> Any:
+    A = kind(X)
+    getattr(A, part)[place] = value
+    return A
+
+
+def _shrunk(X: Array) -> Any:
+    A = sp.csr_array(np.hstack([X, X]))
+    B = sp.csr_array(X.shape, dtype=X.dtype)
+    B.indptr, B.indices, B.data = A.indptr, A.indices, A.data
+    return B
+
+
+# Each made a process die, or read beyond the end of an array.
+MALFORMED: dict[str, Callable[[Array], Any]] = {
+    "index too high": lambda X: _with(sp.csr_array, X, "indices", 3, 10**8),
+    "index below 0": lambda X: _with(sp.csr_matrix, X, "indices", 3, -(10**8)),
+    "starts that fall": lambda X: _with(sp.csr_array, X, "indptr", 2, 10**7),
+    "starts below 0": lambda X: _with(sp.csr_array, X, "indptr", 2, -(10**7)),
+    "end beyond the entries": lambda X: _with(sp.csr_array, X, "indptr", -1, 10**7),
+    "too few columns": _shrunk,
+    "columns, index too high": lambda X: _with(sp.csc_array, X, "indices", 3, 10**8),
+    "columns, starts that fall": lambda X: _with(sp.csc_matrix, X, "indptr", 2, 10**7),
+    "entries, row too high": lambda X: _with(sp.coo_array, X, "row", 3, 10**8),
+    "entries, column below 0": lambda X: _with(sp.coo_array, X, "col", 3, -(10**8)),
+    "blocks, index too high": lambda X: _with(sp.bsr_array, X, "indices", 0, 10**8),
+    "lists, column too high": lambda X: _with(sp.lil_array, X, "rows", 1, [10**8] * X.shape[1]),
+}
+
 # --- random cases --------------------------------------------------------------------------------
 
 

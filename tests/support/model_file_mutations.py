@@ -117,7 +117,8 @@ def good_files(names: list[str], folder: Path) -> list[Parts]:
     path = folder / "good.ks"
     files = []
     for name in names:
-        about = {"target": "y", "notes": [1, 2.5]}
+        notes = [[1, 2.5, None, (2.5, "a"), {"a": 1, "b": [i]}, "x"][i % 6] for i in range(40)]
+        about = {"target": "y", "notes": notes}
         persistence.save(small_models.build(name), path, about, variance=True)
         files.append(take_apart(name, path.read_bytes()))
     return files
@@ -170,9 +171,13 @@ NUMBERS: list[Any] = [
 OTHERS: list[Any] = [
     None, True, False, "", "x", "auto", "nan", "gaussian", [], {}, [[]], [0], {"float": "nan"},
     {"float": "inf"}, {"float": "-inf"}, {"array": 0}, {"array": -1}, {"array": 10**9},
-    {"tuple": []}, {"table": {}}, {"pairs": [[1, 2], [1, 3]]}, {"names": ["a"]},
+    {"tuple": []}, {"table": {}}, {"pairs": [[1, 1], [2, 3]]}, {"names": ["a"]},
     {"names": ["a"], "width": 2**40}, {"csr": {}}, {"object": "KernelRidge", "fields": {}},
     {"object": "os.system", "fields": {"command": "true"}}, {"object": "eval", "fields": {}},
+    {"numbers": {"array": 0}}, {"texts": [{"array": 0}, {"array": 1}]}, {"numbers": [1.0]},
+    {"tuples": [{"array": 0}, []]}, {"lists": [[2**40], []]}, {"arrays": [{"array": 0}] * 2},
+    {"dicts": [{"array": 0}, [], []]}, {"mixed": [{"array": 0}, [[], [1]]]},
+    {"objects": "Gaussian", "fields": {}}, {"objects": "Gaussian", "fields": {"gamma": [1.0] * 40}},
     {"__reduce__": ["os.system", "true"]}, "\ud7ff\x00", "a" * 5000,
 ]  # fmt: skip
 

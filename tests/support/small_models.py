@@ -121,21 +121,26 @@ def _parts() -> Anova:
     return Anova.of(_product(), rows(), subsets=[(0,), (1,), (0, 2)], variances=[0.5, 0.3, 0.2])
 
 
-def _table(X: Any) -> dict[str, Any]:
-    """Rows as a table of numbers, texts and times."""
+def _table(X: Any, wide: bool = False) -> dict[str, Any]:
+    """Rows as a table of numbers, texts and times; of more than 32 columns if it is wide."""
     X = X.toarray() if sp.issparse(X) else X
     towns = np.array(["Ulm", "Bonn", "Köln"])[np.abs(np.rint(9.0 * X[:, 3])).astype(int) % 3]
     days = np.abs(np.rint(99.0 * X[:, 2])).astype(int) % 28 + 1
-    return {
+    more = {f"{name} {i}": X[:, i % 4] for i in range(40 * wide) for name in ("a", "b")}
+    more |= {f"town {i}": towns.tolist() for i in range(40 * wide)}
+    return more | {
         "size": X[:, 0].astype(np.float64),
         "town": towns.tolist(),
         "built": [f"2020-01-{day:02d}" for day in days],
     }
 
 
-def _table_model(target_of: Callable[[Any], Any], **options: Any) -> TableModel:
+def _table_model(
+    target_of: Callable[[Any], Any], *, wide: bool = False, **options: Any
+) -> TableModel:
     settings = {"n_components": 12, "gamma": 0.1, "alpha": 0.1, **options}
-    return TableModel("y", **settings).fit({**_table(rows()), "y": target_of(rows()).tolist()})
+    table = _table(rows(), wide)
+    return TableModel("y", **settings).fit({**table, "y": target_of(rows()).tolist()})
 
 
 MAPS: dict[str, Build] = {
@@ -377,6 +382,7 @@ MODELS: dict[str, Build] = {
         dtype=np.float32,
     ),
     "table": partial(_table_model, target, method="row-norm"),
+    "table, wide": partial(_table_model, target, wide=True, method="row-norm"),
     "table, classes": partial(_table_model, labels, method="adaptive", drop=["built"]),
     "table, learned": partial(
         _table_model, target, n_components=None, gamma="cv", alpha="cv"
@@ -423,7 +429,7 @@ def answers(estimator: Any, X: Any) -> dict[str, Any]:
 
 
 def _table_answers(estimator: TableModel, X: Any) -> dict[str, Any]:
-    table = _table(X)
+    table = _table(X, "a 0" in estimator.encoder_.get_feature_names_out())
     found = {
         "transform": estimator.transform(table),
         "predict": estimator.predict(table),

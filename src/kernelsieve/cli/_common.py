@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,20 @@ def require_files(*paths: Path) -> None:
         if not path.exists():
             hint = ": 'kernelsieve fit' writes models" if path.suffix == ".ks" else ""
             raise UserError(f"{path} does not exist{hint}")
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Complain, before any work, about an output that cannot be written, or that is an input."""
+    from kernelsieve._files import check_place
+
+    read = [path for path in inputs if path is not None and path.exists()]
+    for out in (path for path in outputs if path is not None):
+        if out.exists() and (same := [path for path in read if path.samefile(out)]):
+            raise UserError(
+                f"{out} is the input {same[0]}, and would replace it: name another file"
+            )
+        with user_errors(OSError):
+            check_place(out)
 
 
 def hush() -> None:

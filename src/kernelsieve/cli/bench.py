@@ -15,6 +15,7 @@ from kernelsieve._progress import duration
 from kernelsieve.cli._common import (
     UserError,
     app,
+    check_outputs,
     folder,
     hush,
     integers,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from kernelsieve.bench.isolated import Limits
     from kernelsieve.bench.scoreboard import ScoreboardPlan
 
+FILES = ("results.jsonl", "table.md", "report.html", "bench.png")
+SCOREBOARD_FILES = ("scoreboard.jsonl", "scoreboard.md", "scoreboard.html")
 NO_PICTURE = "not drawn: pip install 'kernelsieve[plot]'"
 
 
@@ -138,7 +141,9 @@ def bench(
     chosen += tuple(name for name in PEERS if peers and name not in chosen)
     limits = Limits(limit, int(memory * 2**30))
     with user_errors(PlanError, RecordError, DatasetError, TableError, FileNotFoundError):
-        path = folder(out) / ("scoreboard.jsonl" if suite == "tables" else "results.jsonl")
+        names = SCOREBOARD_FILES if suite == "tables" else FILES
+        path = folder(out) / names[0]
+        check_outputs((out / name for name in names), map(Path, dataset or ()))
         if suite == "tables":
             board = _scoreboard_plan(dataset, target, drop, chosen, seeds, threads, limits)
             _scoreboard(board, path, fresh, json, quiet)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelsieve.cli._common import UserError, app, print_json, require_files
+from kernelsieve.cli._common import UserError, app, check_outputs, print_json, require_files
 from kernelsieve.cli.tables import JSON, _errors, _load
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def explain(
             check_writable(picture, (".png", ".svg", ".pdf"))
         if html is not None:
             check_writable(html, (".html", ".htm"))
+        check_outputs([html, picture], [model, rows, data])
         fitted = _load(model, strict=False)
         found, reason = _explanation(fitted, data, label)
         values = None

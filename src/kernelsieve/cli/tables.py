@@ -12,6 +12,7 @@ from kernelsieve._progress import duration
 from kernelsieve.cli._common import (
     UserError,
     app,
+    check_outputs,
     notes,
     print_json,
     require_files,
@@ -158,6 +159,7 @@ def fit(
     silent = quiet or json
     with _errors(), notes(silent) as found, steps(silent) as step:
         check_writable(out, (".ks",))
+        check_outputs([out], [data])
         model = TableModel(
             target,
             task=task,
@@ -227,6 +229,7 @@ def inspect(
     with _errors(), notes(quiet or json) as found:
         if html is not None:
             check_writable(html, (".html",))
+            check_outputs([html], [data])
         table = read_table(data, **text_options(sep, decimal, encoding, date_format))
         columns = inspected(table, target, task=task, drop=words(drop), keep=words(keep))
         if html is not None:
@@ -290,6 +293,7 @@ def predict(
     with _errors(), notes(silent) as found, steps(silent) as step:
         if out is not None:
             check_writable(out, tuple(COLUMN_WRITERS))
+            check_outputs([out], [model, data])
         step("reading the model")
         fitted = _load(model, strict)
         step("predicting")
@@ -369,6 +373,7 @@ def embed(
     silent = quiet or json
     with _errors(), notes(silent) as found, steps(silent) as step:
         check_writable(out, MATRIX_KINDS)
+        check_outputs([out], [data, model])
         step("reading")
         fitted = None if model is None else _load(model, strict)
         known = None if fitted is None else fitted.readings_
@@ -429,6 +434,7 @@ def export(
     kernelsieve export rent.ks rent.onnx --dtype float32
     """
     require_files(model)
+    check_outputs([out], [model])
     from kernelsieve.export import export_onnx
     from kernelsieve.persistence import load
 

@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from kernelsieve._validation import check_positive
+from kernelsieve._validation import check_positive, check_sparse
 
 # Rounding that a kernel matrix may show, relative to its largest entry or eigenvalue.
 ROUNDING = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8}
@@ -67,7 +67,7 @@ def check_decomposition(K: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.f
 
 def check_features(Z: Any, n_rows: int | None = None) -> Any:
     """Finite features, dense or CSR in float64, one row for each data point."""
-    Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="Z")
+    Z = check_array(check_sparse(Z, "Z"), accept_sparse="csr", dtype=np.float64, input_name="Z")
     if n_rows is not None and Z.shape[0] != n_rows:
         raise ValueError(
             f"Z has {Z.shape[0]} rows for {n_rows} data points: pass Z = transform(X) of the same "

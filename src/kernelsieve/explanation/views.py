@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from kernelsieve._validation import canonical_rows, check_sparse
 from kernelsieve.explanation.sums import Input
 from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
@@ -145,7 +146,7 @@ def _names(model: Any, names: Sequence[str] | None, d: int) -> list[str]:
 
 def _rows_for(d: int) -> Callable[[Any], NDArray[np.float64]]:
     def rows(given: Any) -> NDArray[np.float64]:
-        given = given.toarray() if sp.issparse(given) else given
+        given = check_sparse(given).toarray() if sp.issparse(given) else given
         X = np.atleast_2d(np.asarray(given, dtype=np.float64))
         if X.ndim != 2 or X.shape[1] != d:
             raise ValueError(f"rows of shape {X.shape} for a model of {d} columns")
@@ -159,7 +160,9 @@ def _sample(X: Any) -> Any:
     source = given_source(X)
     if source is not None:
         return source[sampled_rows(source)]
-    return X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    if sp.issparse(X):
+        return canonical_rows(check_sparse(X).tocsr())
+    return np.asarray(X, dtype=np.float64)
 
 
 def _marginals(model: Any, X: Any) -> Marginals:

@@ -8,6 +8,7 @@ coefficients +-sqrt(c_l). Low degrees are left out of g, and added as products o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from kernelsieve._native.zonal import add_polynomials
-from kernelsieve._random import stream
-from kernelsieve.features.gegenbauer import log_harmonics, unit_directions
+from kernelsieve.features.gegenbauer import log_harmonics
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import ArcCosine, NeuralTangent
 from kernelsieve.kernels.zonal import LONGEST_SERIES, SERIES_SHARE
@@ -54,8 +54,13 @@ class ActivationLayer:
     monomials: dict[int, Monomials]
 
     @classmethod
-    def draw(cls, kernel: Any, d: int, size: int, seed: int) -> ActivationLayer:
-        """A layer for rows of d columns, with at most ``size`` features."""
+    def draw(
+        cls, kernel: Any, d: int, size: int, directions: Callable[[int, int], NDArray[np.float64]]
+    ) -> ActivationLayer:
+        """A layer for rows of d columns, with at most ``size`` features.
+
+        ``directions`` gives so many in so many columns.
+        """
         order = kernel.order if isinstance(kernel, ArcCosine) else None
         if order is None:
             activation = tangent_activation(kernel, d)
@@ -72,7 +77,7 @@ class ActivationLayer:
         n_units = 0 if nothing else size - n_listed
         return cls(
             kernel,
-            unit_directions(d, n_units, stream(seed, "layer", 0)) if n_units else np.empty((d, 0)),
+            directions(d, n_units) if n_units else np.empty((d, 0)),
             order,
             coefficients,
             {k: float(np.sqrt(a)) for k, a in exact.items()},
@@ -83,6 +88,10 @@ class ActivationLayer:
     def size(self) -> int:
         """The number of features."""
         return self.directions.shape[1] + sum(len(m.weights) for m in self.monomials.values())
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        return [self.directions] if self.directions.size else []
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         """Write the features of rows into ``out``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -65,14 +66,14 @@ class MapTrial(Persistent):
         Root mean squared error on rows left out, relative to the target's standard deviation;
         without a target the relative error of the kernel matrix.
     seconds : float
-        Time of fit and transform.
+        Time of fit and transform; NaN in a model that was loaded: files hold no times.
     """
 
     name: str
     error: float
-    seconds: float
+    seconds: float = math.nan
 
-    _state_fields: ClassVar = {"name": text, "error": number(), "seconds": number()}
+    _state_fields: ClassVar = {"name": text, "error": number()}
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
 from kernelsieve._random import keyed_rows, root_seed
@@ -147,7 +147,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         if source is not None:
             check_source(self, source, reset=True)
             return source
-        return ArraySource(self._validated(X, reset=True), None if y is None else np.asarray(y))
+        rows = self._validated(X, reset=True)
+        y = None if y is None else np.asarray(y)
+        check_consistent_length(rows, y)
+        return ArraySource(rows, y)
 
     def _fit_rows(self, rows: Source, seed: int) -> None:
         """Learn from a source; maps that do not stream get all of its rows and targets."""

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._random import stream
-from kernelsieve._state import MOST_COLUMNS, text, whole, wrong
+from kernelsieve._state import MOST_COLUMNS, array, table, whole, wrong
 from kernelsieve._validation import check_count, check_matrix
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.kernels import Kernel, Laplacian, Product, SmoothLaplacian
@@ -82,23 +82,36 @@ class BinningFeatures(FeatureMap):
     unbiased: ClassVar[bool] = True
 
     _state_fields: ClassVar = {
-        "_size": whole(1, MOST_COLUMNS),
-        "n_grids_": whole(1, MOST_COLUMNS),
-        "_seed": whole(0, 2**128),
-        "_first_draws": text,
+        "n_components_": whole(1, MOST_COLUMNS, size="size"),
+        "n_grids_": whole(1, size="grids"),
+        "_drawn": table(
+            {
+                "widths": array("d", "grids"),
+                "shifts": array("d", "grids"),
+                "multipliers": array(None, "grids", dtype=(np.uint64,)),
+            }
+        ),
     }
-    _not_stored: ClassVar = {"_grids": "drawn again from the seed"}
+    _not_stored: ClassVar = {"_grids": "in _drawn"}
 
-    def _complete(self) -> None:
-        super()._complete()
-        if self._first_draws != first_widths(self._seed):
-            wrong(
-                "_first_draws",
-                f"are not what numpy {np.__version__} draws: use the version that wrote the file",
-            )
-        if self.n_grids_ > self._size:
-            wrong("n_grids_", f"are {self.n_grids_}, more than {self._size} columns")
-        self._draw()
+    @property
+    def _drawn(self) -> dict[str, NDArray[Any]]:
+        return {name: getattr(self._grids, name) for name in ("widths", "shifts", "multipliers")}
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        drawn = values.pop("_drawn")
+        super()._restore(values)
+        try:
+            _check_kernel(self.kernel_, self.n_features_in_)
+        except ValueError as error:
+            wrong("kernel_:", str(error))
+        if self.n_grids_ > self.n_components_:
+            wrong("n_grids_", f"are {self.n_grids_}, more than {self.n_components_} columns")
+        if not (drawn["widths"] > 0).all():
+            wrong("widths", "are not all positive")
+        if len(drawn["multipliers"]) != self.n_features_in_ + 1:
+            wrong("multipliers", f"are for {len(drawn['multipliers']) - 1} columns")
+        self._grids = Grids.of(**drawn, size=self.n_components_, pieces=self._pieces)
 
     def __init__(
         self,
@@ -120,15 +133,15 @@ class BinningFeatures(FeatureMap):
     def _fit_rows(self, rows: Source, seed: int) -> None:
         each = check_count(self.columns_per_grid, "columns_per_grid", "cells are hashed to them")
         _check_kernel(self.kernel_, rows.shape[1])
-        self._size, self._seed = int(self.n_components), seed
-        self.n_grids_ = max(1, self._size // each)
-        self._first_draws = first_widths(seed)
-        self._draw()
+        self.n_components_ = int(self.n_components)
+        self.n_grids_ = max(1, self.n_components_ // each)
+        self._grids = Grids.draw(
+            self.n_features_in_, self.n_grids_, self.n_components_, seed, self._pieces
+        )
 
-    def _draw(self) -> None:
-        pieces = self.kernel_.pieces if isinstance(self.kernel_, SmoothLaplacian) else 1
-        self._grids = Grids.draw(self.n_features_in_, self.n_grids_, self._size, self._seed, pieces)
-        self.n_components_ = self._size
+    @property
+    def _pieces(self) -> int:
+        return self.kernel_.pieces if isinstance(self.kernel_, SmoothLaplacian) else 1
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         columns, values = self._entries(X)
@@ -172,11 +185,6 @@ def _check_kernel(kernel: Kernel, d: int) -> None:
         )
 
 
-def first_widths(seed: int) -> str:
-    """Fingerprint of numpy's gamma draws for this seed, because its generators may change."""
-    return stream(seed, "grids").standard_gamma(2.0, size=2).tobytes().hex()
-
-
 @dataclass(frozen=True, eq=False)
 class Grids:
     """Random grids, the hash of their cells, and the weights of places in them.
@@ -212,6 +220,19 @@ class Grids:
         widths = rng.standard_gamma(2.0 * pieces, size=(d, n_grids))
         shifts = rng.random((d, n_grids)) * widths
         multipliers = rng.integers(0, 2**64, size=(d + 1, n_grids), dtype=np.uint64)
+        return cls.of(widths, shifts, multipliers, size, pieces)
+
+    @classmethod
+    def of(
+        cls,
+        widths: NDArray[np.float64],
+        shifts: NDArray[np.float64],
+        multipliers: NDArray[np.uint64],
+        size: int,
+        pieces: int,
+    ) -> Grids:
+        """Grids with these cells, and ``size`` columns in all."""
+        n_grids = widths.shape[1]
         counts = np.full(n_grids, size // n_grids)
         counts[: size % n_grids] += 1
         return cls(widths, shifts, multipliers, np.cumsum(counts) - counts, counts, pieces)

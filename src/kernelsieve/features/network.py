@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._native.count_sketch import multiply_sampled
 from kernelsieve._random import stream
-from kernelsieve._state import MOST_COLUMNS, flag, text, whole, wrong
+from kernelsieve._state import MOST_COLUMNS, flag, instance, list_of, whole
 from kernelsieve._validation import check_choice, check_matrix
 from kernelsieve.features.activation import ActivationLayer, unit_scale, units
 from kernelsieve.features.base import FeatureMap
 from kernelsieve.features.gegenbauer import unit_directions
-from kernelsieve.features.power_tree import spread_pairs
+from kernelsieve.features.power_tree import StoredDraws, spread_pairs
 from kernelsieve.kernels import ArcCosine, Kernel, NeuralTangent, resolve_kernel
 from kernelsieve.sketches.base import power_of_two
 from kernelsieve.sketches.srht import mixed, random_signs
@@ -75,23 +76,25 @@ class NetworkFeatures(FeatureMap):
     unbiased: ClassVar[bool] = False  # the default kernel is cut
 
     _state_fields: ClassVar = {
+        "kernel_": instance(ArcCosine, NeuralTangent),
         "_size": whole(1, MOST_COLUMNS),
         "_one_layer": flag,
-        "_seed": whole(0, 2**128),
-        "_first_draws": text,
+        "_draws": list_of(instance(np.ndarray)),
     }
-    _not_stored: ClassVar = {"network_": "drawn again from the seed"}
+    _not_stored: ClassVar = {"network_": "in _draws"}
 
     network_: Any
 
-    def _complete(self) -> None:
-        super()._complete()
-        if self._first_draws != first_normals(self._seed):
-            wrong(
-                "_first_draws",
-                f"are not what numpy {np.__version__} draws: use the version that wrote the file",
-            )
-        self._draw()
+    @property
+    def _draws(self) -> list[NDArray[Any]]:
+        """All that was drawn, in the order in which it was."""
+        return self.network_.arrays()
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        draws = StoredDraws(values.pop("_draws"))
+        super()._restore(values)
+        self._build(lambda layer: draws)
+        draws.close()
 
     def __init__(
         self,
@@ -119,9 +122,8 @@ class NetworkFeatures(FeatureMap):
 
     def _fit_rows(self, rows: Source, seed: int) -> None:
         check_choice(self.layers, "layers", ("one", "sketched"))
-        self._size, self._seed, self._one_layer = int(self.n_components), seed, self.layers == "one"
-        self._first_draws = first_normals(seed)
-        self._draw()
+        self._size, self._one_layer = int(self.n_components), self.layers == "one"
+        self._build(lambda layer: SeededLayer(stream(seed, "layer", layer)))
 
     @property
     def unbiased_(self) -> bool:
@@ -131,19 +133,47 @@ class NetworkFeatures(FeatureMap):
             return not self._one_layer and self.kernel_.depth == 1
         return True
 
-    def _draw(self) -> None:
-        published: Any = Layer if isinstance(self.kernel_, ArcCosine) else Tangents
-        network = ActivationLayer if self._one_layer else published
-        self.network_ = network.draw(self.kernel_, self.n_features_in_, self._size, self._seed)
+    def _build(self, draws: LayerDraws) -> None:
+        kernel, d = self.kernel_, self.n_features_in_
+        if self._one_layer:
+            self.network_ = ActivationLayer.draw(kernel, d, self._size, draws(0).directions)
+        elif isinstance(kernel, ArcCosine):
+            self.network_ = Layer(draws(0).directions(d, self._size), kernel.order)
+        else:
+            assert isinstance(kernel, NeuralTangent)
+            self.network_ = Tangents.draw(kernel, d, self._size, draws)
         self.n_components_ = self.network_.size
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.network_.fill(X, out)
 
 
-def first_normals(seed: int) -> str:
-    """Fingerprint of numpy's normal draws for this seed, because its generators may change."""
-    return stream(seed, "network").standard_normal(2).tobytes().hex()
+@dataclass(frozen=True)
+class SeededLayer:
+    """The random parts of a layer, in the order in which they are asked for."""
+
+    rng: np.random.Generator
+
+    def directions(self, d: int, size: int, length: float = 1.0) -> NDArray[np.float64]:
+        """Vectors of one length, orthogonal in blocks."""
+        return unit_directions(d, size, self.rng) * length
+
+    def normals(self, d: int, size: int) -> NDArray[np.float64]:
+        """Normal vectors."""
+        return self.rng.standard_normal((d, size))
+
+    def signs(self, count: int) -> NDArray[np.int8]:
+        """Independent signs."""
+        return random_signs(count, self.rng)
+
+    def pairs(
+        self, n_left: int, n_right: int, size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """At most ``size`` pairs of coordinates."""
+        return spread_pairs(n_left, n_right, size, self.rng)
+
+
+LayerDraws = Callable[[int], SeededLayer | StoredDraws]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,15 +187,14 @@ class Layer:
     directions: NDArray[np.float64]
     order: int
 
-    @classmethod
-    def draw(cls, kernel: ArcCosine, d: int, size: int, seed: int) -> Layer:
-        """A layer for rows of d columns."""
-        return cls(unit_directions(d, size, stream(seed, "layer", 0)), kernel.order)
-
     @property
     def size(self) -> int:
         """The number of features."""
         return self.directions.shape[1]
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        return [self.directions]
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         """Write the features of rows into ``out``."""
@@ -198,6 +227,11 @@ class TangentStep:
         """The number of gradient features that come out."""
         return self.n_active + len(self.left_places)
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        signs, places = (self.left_signs, self.right_signs), (self.left_places, self.right_places)
+        return [self.weights, *signs, *places]
+
     def __call__(
         self, active: NDArray[Any], gradient: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -224,7 +258,7 @@ class Tangents:
     steps: tuple[TangentStep, ...]
 
     @classmethod
-    def draw(cls, kernel: NeuralTangent, d: int, size: int, seed: int) -> Tangents:
+    def draw(cls, kernel: NeuralTangent, d: int, size: int, draws: LayerDraws) -> Tangents:
         """A network for rows of d columns, with ``size`` features in the end."""
         inner = power_of_two(max(FEWEST_UNITS, size))
         check_matrix(
@@ -237,18 +271,18 @@ class Tangents:
         steps: list[TangentStep] = []
         width, gradient = d, d
         for layer in range(kernel.depth):
-            rng = stream(seed, "layer", layer)
+            drawn = draws(layer)
             last = layer == kernel.depth - 1
             # Of k(x, x) = depth + 1 the last activations are 1, and their columns as many.
             n_active = max(1, round(size / (kernel.depth + 1))) if last else inner
             n_sketched = max(1, size - n_active) if last else inner
             if layer == 0:  # the mean of the squared length of a normal vector is d
-                weights = unit_directions(d, inner, rng) * np.sqrt(d)
+                weights = drawn.directions(d, inner, np.sqrt(d))
             else:
-                weights = rng.standard_normal((width, inner))
+                weights = drawn.normals(width, inner)
             left, right = power_of_two(gradient), power_of_two(inner)
-            signs = random_signs(gradient, rng), random_signs(inner, rng)
-            places = spread_pairs(left, right, n_sketched, rng)
+            signs = drawn.signs(gradient), drawn.signs(inner)
+            places = drawn.pairs(left, right, n_sketched)
             steps.append(TangentStep(weights, n_active, *signs, *places))
             width, gradient = n_active, steps[-1].size
         return cls(tuple(steps))
@@ -257,6 +291,10 @@ class Tangents:
     def size(self) -> int:
         """The number of features."""
         return self.steps[-1].size
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """What was drawn."""
+        return [array for step in self.steps for array in step.arrays()]
 
     def fill(self, X: Any, out: NDArray[Any]) -> None:
         """Write the features of rows into ``out``."""

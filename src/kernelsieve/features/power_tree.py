@@ -200,6 +200,14 @@ class StoredDraws:
         if self._left:
             wrong("draws", "are too many")
 
+    def normals(self, d: int, size: int) -> NDArray[np.float64]:
+        """The next array, if it holds so many vectors in d columns."""
+        return self.next(array(d, size))
+
+    def directions(self, d: int, size: int, length: float = 1.0) -> NDArray[np.float64]:
+        """The same, where they are orthogonal in blocks."""
+        return self.normals(d, size)
+
     def osnap(self, n_features: int, width: int, *keys: str | int) -> SampledOSNAP:
         shape = n_features, min(LEAF_SPARSITY, width)
         codes = self.next(array(*shape, dtype=(np.int32,), order="C"))

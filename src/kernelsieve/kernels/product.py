@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native.product_gram import GAUSSIAN
 from kernelsieve._state import choice, instance, list_of, number, optional
-from kernelsieve._validation import check_choice, check_points
+from kernelsieve._validation import check_choice, check_points, check_sparse
 from kernelsieve.kernels.base import Kernel
 from kernelsieve.kernels.distance_gram import distances, gaussian_against, manhattan
 from kernelsieve.kernels.families import FAMILIES, family_codes, family_frequencies, log_distances
@@ -238,7 +238,7 @@ class Product(Kernel):
         d = X.shape[1]
         if sp.issparse(X):
             self._check_sparse(X)
-            X = sp.csr_array(X)
+            X = sp.csr_array(check_sparse(X))
             data = X.data * self.rates_for(d).astype(X.dtype)[X.indices]
             return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
         points = np.zeros(X.shape)

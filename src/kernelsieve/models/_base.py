@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from kernelsieve._parallel import one_thread, thread_count
 from kernelsieve._random import keyed_rows
@@ -86,6 +90,8 @@ class FeatureModel(PersistentEstimator):
         if learned and y is not None:
             return self._valid_rows_and_targets(X, y, multi_output=True)
         rows = as_source(self._valid_rows(X, reset=True))
+        if rows.resident:  # a target that is not used may still be that of other rows
+            check_consistent_length(rows, y)
         return rows if learned else without_targets(rows)  # a source may have its own targets
 
     def _numeric(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Source:
@@ -175,9 +181,20 @@ class FeatureModel(PersistentEstimator):
         return tags
 
 
+def checked_map(features: Any) -> FeatureMap | None:
+    """A map, or None for the default."""
+    if features is None or isinstance(features, FeatureMap):
+        return features
+    raise TypeError(
+        f"features={features!r} is not a feature map: pass one, for example "
+        "NystromFeatures(n_components=500), or None for the default"
+    )
+
+
 def fresh_features(features: FeatureMap | None, **inherited: Any) -> FeatureMap:
     """An unfitted copy of a map, or of the default; what is None there is inherited."""
-    fresh = AdaptiveFeatures() if features is None else clone(features)
+    given_map = checked_map(features)
+    fresh = AdaptiveFeatures() if given_map is None else clone(given_map)
     given = fresh.get_params(deep=False)
     missing = {k: v for k, v in inherited.items() if k in given and given[k] is None}
     return fresh.set_params(**missing) if missing else fresh
@@ -205,7 +222,8 @@ def has_rates(kernel: Any) -> bool:
 
 def learns_kernel(features: FeatureMap | None) -> bool:
     """Whether a map learns its kernel from the target."""
-    return features is not None and is_learned(features.kernel)
+    given = checked_map(features)
+    return given is not None and is_learned(given.kernel)
 
 
 def is_learned(kernel: Any) -> bool:

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import GroupShuffleSplit
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelsieve._random import root_seed
 from kernelsieve._state import AbsentOr, PersistentEstimator, array, instance, switch, wrong
@@ -21,6 +21,7 @@ from kernelsieve.models._base import fresh_features, is_learned
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
+from kernelsieve.models.scores import Regressor
 
 METHODS = ("split", "jackknife+")
 
@@ -55,7 +56,7 @@ def conformal_width(errors: NDArray[np.float64], coverage: float) -> float:
     return float(errors[rank - 1]) if rank <= len(errors) else float("inf")
 
 
-class ConformalRegressor(RegressorMixin, PersistentEstimator):
+class ConformalRegressor(Regressor, PersistentEstimator):
     """A regression with intervals that hold a promised share of the targets.
 
     Split conformal prediction sets some rows aside before anything is chosen. The model is fitted
@@ -162,6 +163,12 @@ class ConformalRegressor(RegressorMixin, PersistentEstimator):
         y = np.asarray(y)
         if y.ndim != 1:
             raise ValueError(f"y of shape {y.shape}: intervals are for a single target")
+        check_consistent_length(X, y)
+        if not isinstance(self.model, KernelRidge | KernelRidgeCV | None):
+            raise TypeError(
+                f"model={self.model!r} is not a KernelRidge or KernelRidgeCV: pass one, or None "
+                "for the default"
+            )
         self.__dict__.pop("jackknife_", None)
         if self.method == "jackknife+":
             return self._fit_jackknife(X, y, groups)

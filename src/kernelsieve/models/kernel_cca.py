@@ -13,7 +13,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._state import array, instance
-from kernelsieve._validation import check_count, check_points, check_positive
+from kernelsieve._validation import check_count, check_points, check_positive, check_range
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
@@ -217,7 +217,9 @@ def _second_view(y: Any) -> Any:
     if y is None:
         raise ValueError("KernelCCA requires y to be passed, but the target y is None")
     array = y if hasattr(y, "tocsr") else np.asarray(y)
-    return check_points(array.reshape(-1, 1) if array.ndim == 1 else array, "y")
+    Y = check_points(array.reshape(-1, 1) if array.ndim == 1 else array, "y")
+    check_range(Y, "y")
+    return Y
 
 
 @dataclass

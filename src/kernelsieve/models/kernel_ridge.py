@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -93,6 +92,7 @@ from kernelsieve.models._refinement import (
 )
 from kernelsieve.models.drift import Drift, outside_range
 from kernelsieve.models.predictor import Predictor, ridge_scores
+from kernelsieve.models.scores import Regressor
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.blocks import joined
 from kernelsieve.sources.given import as_source, lazy_on_dask
@@ -128,7 +128,7 @@ def refinement(value: Any, where: str, sizes: Sizes) -> Any:
     return named(value, where, sizes)
 
 
-class KernelRidge(RegressorMixin, FeatureModel):
+class KernelRidge(Regressor, FeatureModel):
     """Ridge regression on the features of a kernel, streamed over blocks of rows.
 
     Parameters

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
@@ -33,11 +32,12 @@ from kernelsieve.models._base import (
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.models.scores import Regressor
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.given import as_source, lazy_on_dask
 
 
-class KernelRidgeCV(RegressorMixin, FeatureModel):
+class KernelRidgeCV(Regressor, FeatureModel):
     """Kernel ridge regression that learns its kernel, or searches for gamma and alpha.
 
     Without ``features`` the kernel is learned: one rate and one monotone warp for each column by

@@ -18,7 +18,8 @@ from kernelsieve._validation import check_count, check_coverage, check_positive
 from kernelsieve.features import AutoFeatures, FeatureMap
 from kernelsieve.learning.judge import Judge
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, finite, times
+from kernelsieve.models._base import FeatureModel, finite, numbers_of, times
+from kernelsieve.models.scores import unit_of
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.given import lazy_on_dask
 
@@ -152,10 +153,12 @@ class KernelQuantileRegressor(RegressorMixin, FeatureModel):
             raise ValueError("y must have one column: fit one target at a time")
         X = rows.in_memory("KernelQuantileRegressor")
         y = np.asarray(rows.take(np.arange(rows.shape[0])).y, dtype=np.float64)
+        numbers_of(np.float64, y, None)  # refuses what cannot be squared
         self._fit_features(ArraySource(X, y), alpha=1.0)
         Z = dense(self.features_.transform(X)).astype(np.float64)
         # In deviations of the target, around its median: what alpha and tol are measured in.
-        middle, scale = float(np.median(y)), max(float(y.std()), 1e-300)
+        unit = unit_of(y)
+        middle, scale = float(np.median(y)), max(unit * float((y / unit).std()), 1e-300)
         target = (y - middle) / scale
         if self.alpha is None:
             self.alphas_ = self._chosen_alphas(Z, target, levels)

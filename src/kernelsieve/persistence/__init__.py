@@ -159,7 +159,7 @@ def read(path: str | os.PathLike[str]) -> ModelFile:
         raise ModelFileError(f"{os.fspath(path)} {error}") from None
     except RecursionError:
         raise ModelFileError(f"{os.fspath(path)} is damaged: it is nested too deeply") from None
-    except MemoryError as error:  # what is drawn again, or its size is damaged
+    except MemoryError as error:  # a size is damaged
         raise ModelFileError(f"{os.fspath(path)} needs too much memory: {error}") from None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = b"\x89KSM\r\n\x1a\n"  # as PNG: a copy in text mode does not survive it
-FORMAT = 2
+FORMAT = 3
 PREFIX = struct.Struct("<8sIIQ")  # magic, format, length of the header, length of the file
 CHECKSUM = hashlib.sha256().digest_size
 ALIGNMENT = 64

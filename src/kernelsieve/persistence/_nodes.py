@@ -7,9 +7,11 @@ A node is null, a truth value, a number, a string, a list of nodes, or a table w
   each has; of objects, or with "width" one of that fixed width,
 - "csr": a sparse matrix,
 - "tuple": a list of nodes,
-- "table": a dict whose keys are strings; "pairs": any other dict,
+- "table": a short dict whose keys are strings; "pairs": the keys and the values of any other dict,
 - "float": "nan", "inf" or "-inf",
 - "object": the name of a registered class, with the "fields" of its state.
+
+In place of a list of nodes may stand one of the nodes of `kernelsieve.persistence._lists`.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ from kernelsieve._state import (
 )
 from kernelsieve._validation import canonical_rows
 from kernelsieve.persistence._container import DTYPES, ModelFileError
+from kernelsieve.persistence._lists import FEWEST, list_node, read_list
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 MOST_LEVELS = 64
+MOST_OBJECTS = 2**20  # a few bytes of a file may be one, which takes some hundred in memory
 CSR_INDICES = (np.int32, np.int64)
 CSR_FIELDS = {
     "columns": whole(),
@@ -63,7 +67,7 @@ class Writer:
     """
 
     def __init__(self, pack: Callable[[Any, str], tuple[str, dict[str, Any]]]) -> None:
-        self._pack = pack
+        self.pack = pack
         self.arrays: list[NDArray[Any]] = []
 
     def node(self, value: Any, where: str) -> Any:
@@ -78,19 +82,25 @@ class Writer:
             number = float(value)
             return number if math.isfinite(number) else {"float": str(number)}
         if isinstance(value, list):
-            return [self.node(each, f"{where}[{i}]") for i, each in enumerate(value)]
+            return list_node(self, value, where)
         if isinstance(value, tuple):
             return {"tuple": self.node(list(value), where)}
         if isinstance(value, dict):
-            if all(isinstance(key, str) for key in value):
+            if len(value) < FEWEST and all(isinstance(key, str) for key in value):
                 return {"table": self._fields(value, where)}
-            return {"pairs": [self.node([key, each], where) for key, each in value.items()]}
+            return {"pairs": [self.node(list(each), where) for each in (value, value.values())]}
         if isinstance(value, np.ndarray):
             return self._array(value, where)
         if sp.issparse(value):
             return self._csr(value, where)
-        name, state = self._pack(value, where)
+        name, state = self.pack(value, where)
         return {"object": name, "fields": self._fields(state, where)}
+
+    @staticmethod
+    def is_object(value: Any) -> bool:
+        """Whether a value is neither data nor an array."""
+        plain = (numbers.Integral, np.ndarray)
+        return not (value is None or isinstance(value, plain) or sp.issparse(value))
 
     def _fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         return {
@@ -164,11 +174,19 @@ class Reader:
     ) -> None:
         self._arrays: list[NDArray[Any] | None] = list(arrays)
         self._unpack = unpack
+        self._objects = 0
 
     def close(self) -> None:
         """Refuse arrays that nothing refers to."""
         if any(each is not None for each in self._arrays):
             wrong("the model", "does not use all arrays of the file")
+
+    def unpack(self, name: Any, state: dict[str, Any], where: str) -> Any:
+        """The object of a class with this state."""
+        self._objects += 1
+        if self._objects > MOST_OBJECTS:
+            wrong(where, f"is one of more than {MOST_OBJECTS:,} objects")
+        return self._unpack(name, state, where)
 
     def value(self, node: Any, where: str, level: int = 0) -> Any:
         """The value of a node; ``where`` names it in errors."""
@@ -185,21 +203,27 @@ class Reader:
                 else self.value(each, f"{where}[{i}]", level + 1)
                 for i, each in enumerate(node)
             ]  # fmt: skip
+        found = read_list(self, node, where, level)
+        if found is not None:
+            return found
         keys = tuple(sorted(node))
         if keys == ("fields", "object"):
             fields = self._fields(node["fields"], f"{where} ({shortened(node['object'])})", level)
-            return self._unpack(node["object"], fields, where)
+            return self.unpack(node["object"], fields, where)
         if keys in (("names",), ("names", "width")):
-            return self._names(node, where, level)
+            return self.names(node, where, level)
         kind = keys[0] if len(keys) == 1 else None
         if kind == "array":
             return self._array(node["array"], where)
         if kind == "tuple":
-            return tuple(self._list(node["tuple"], where, level))
+            return tuple(self.items(node["tuple"], where, level))
         if kind == "table":
             return self._fields(node["table"], where, level)
         if kind == "pairs":
-            return self._pairs(self._list(node["pairs"], where, level), where)
+            pairs = self.items(node["pairs"], where, level)
+            if len(pairs) != 2:
+                wrong(where, "does not have keys and values")
+            return self.dict_of(pairs[0], pairs[1], where)
         if kind == "csr":
             return _csr(self._fields(node["csr"], where, level), where)
         if kind == "float" and node["float"] in list(NOT_FINITE):
@@ -214,9 +238,11 @@ class Reader:
             wrong(where, f"refers to array {number}, which is in use elsewhere")
         return found
 
-    def _list(self, body: Any, where: str, level: int) -> list[Any]:
-        instance(list)(body, where, {})
-        return self.value(body, where, level + 1)
+    def items(self, body: Any, where: str, level: int) -> list[Any]:
+        """The list of a node."""
+        found = self.value(body, where, level + 1)
+        instance(list)(found, where, {})
+        return found
 
     def _fields(self, body: Any, where: str, level: int) -> dict[str, Any]:
         instance(dict)(body, where, {})
@@ -225,18 +251,20 @@ class Reader:
             for key, each in body.items()
         }
 
-    def _pairs(self, pairs: list[Any], where: str) -> dict[Any, Any]:
-        for pair in pairs:
-            if not (isinstance(pair, list) and len(pair) == 2 and _is_key(pair[0])):
-                wrong(where, "is not a list of keys and values")
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def dict_of(self, keys: Any, values: Any, where: str) -> dict[Any, Any]:
+        """The dict of a list of keys and a list of values."""
+        for each in (keys, values):
+            instance(list)(each, where, {})
+        if len(keys) != len(values) or not all(_is_key(key) for key in keys):
+            wrong(where, "is not a list of keys and one of values")
+        found = dict(zip(keys, values, strict=True))
+        if len(found) < len(keys):
             wrong(where, "has a key twice")
         return found
 
-    def _names(self, node: Any, where: str, level: int) -> NDArray[Any]:
+    def names(self, node: Any, where: str, level: int) -> NDArray[Any]:
         """An array of strings: of objects, or of a fixed width."""
-        both = self._list(node["names"], where, level)
+        both = self.items(node["names"], where, level)
         if len(both) != 2:
             wrong(where, "does not have two arrays of strings")
         array(None, dtype=(np.uint8,))(both[0], where, {})

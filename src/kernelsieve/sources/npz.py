@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from kernelsieve._validation import check_sparse
+
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the arrays of a .npz file, or the sparse matrix in it as "matrix"; never pickles.
@@ -30,7 +32,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if "format" in arrays:
-                return {"matrix": sp.csr_array(sp.load_npz(path))}
+                return {"matrix": sp.csr_array(check_sparse(sp.load_npz(path), "the matrix"))}
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, zlib.error) as error:
         raise ValueError(f"{path} is not a .npz file of plain arrays: {error}") from error

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import read_ahead
-from kernelsieve._validation import FLOATS, canonical_rows, check_range
+from kernelsieve._validation import FLOATS, canonical_rows, check_range, check_sparse
 from kernelsieve.sources.base import Block
 from kernelsieve.sources.blocks import aligned, joined
 from kernelsieve.sources.fetching import Fetching
@@ -206,7 +206,7 @@ def valid_block(X: Any, sparse: bool, names: list[str] | None) -> Any:
         kinds = ("dense", "sparse")
         raise ValueError(f"it is {kinds[sp.issparse(X)]}, but other blocks are {kinds[sparse]}")
     if sparse:
-        X = canonical_rows(X.tocsr())
+        X = canonical_rows(check_sparse(X).tocsr())
     elif not isinstance(X, np.ndarray):
         found = getattr(X, "columns", None)
         if names is not None and found is not None and list(found) != names:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
 from kernelsieve._random import root_seed, stream
+from kernelsieve._state import Sizes, plain
 from kernelsieve.diagnostics import KernelSample
 from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
 from kernelsieve.features.adaptive import SampledFeatures
@@ -26,6 +27,7 @@ from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge
+from kernelsieve.models.scores import unit_of
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.monomials import Ranking, ranked_monomials
@@ -61,12 +63,11 @@ def scores(
     dict of str to float
     """
     if classes is None or chances is None:
-        # A table to predict may hold any number there.
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = float(np.sqrt(np.mean(np.square(predicted - y, dtype=np.float64))))
-            spread = float(np.std(y))
+        unit = unit_of(y, predicted)  # a table to predict may hold any number there
+        y, predicted = y / unit, predicted.astype(np.float64) / unit
+        error, spread = float(np.sqrt(np.mean(np.square(predicted - y)))), float(np.std(y))
         r2 = 1.0 - (error / spread) ** 2 if 0 < spread < np.inf else float("nan")
-        return {"RMSE": error, "R2": r2}
+        return {"RMSE": unit * error, "R2": r2}
     found = {}
     known = np.isin(y, classes)
     if known.any():
@@ -215,9 +216,27 @@ def _monomials(found: Ranking, fidelity: float | None) -> dict[str, Any]:
     }
 
 
+def stored_facts(value: Any, where: str, sizes: Sizes) -> dict[str, Any]:
+    """The rule of facts in a model file: the same fit gives the same file, so without times."""
+    facts: dict[str, Any] = plain(dict)(value, where, sizes)
+    return {name: _without_times(fact) for name, fact in facts.items() if name != "seconds"}
+
+
+def _without_times(fact: Any) -> Any:
+    if not isinstance(fact, dict) or not isinstance(fact.get("models"), list):
+        return fact
+    models = [
+        {name: value for name, value in model.items() if name != "seconds"}
+        if isinstance(model, dict)
+        else model
+        for model in fact["models"]
+    ]
+    return fact | {"models": models}
+
+
 def check_facts(facts: Any) -> None:
     """Raise unless facts from a file can be printed and drawn."""
-    numbers = ("rows", "inputs", "test rows", "alpha", "features", "seconds", "diagnostic rows",
+    numbers = ("rows", "inputs", "test rows", "alpha", "features", "diagnostic rows",
                "statistical dimension", "spectral epsilon")  # fmt: skip
     texts = ("target", "learned target", "task", "method", "kernel")
     for name in numbers:

@@ -44,6 +44,7 @@ from kernelsieve.tables.facts import (
     explanation_facts,
     label_text,
     scores,
+    stored_facts,
 )
 from kernelsieve.tables.leaks import note_leaks
 from kernelsieve.tables.learned import LearnedRidge
@@ -196,7 +197,7 @@ class TableModel(PersistentEstimator):
         "alpha_": number(0.0),
         "gamma_": scalar,
         "residuals_": array(None),
-        "facts_": plain(dict),
+        "facts_": stored_facts,
     }
 
     def _complete(self) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._validation import check_sparse
 from kernelsieve.tables.cells import is_number, known_text, number_text
 from kernelsieve.tables.texts import Reading
 
@@ -132,7 +133,7 @@ def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
     if isinstance(data, str) or hasattr(data, "__fspath__"):
         return read_table(data, readings=readings)
     if sp.issparse(data):
-        return Table("the matrix", {}, sp.csr_array(data))
+        return Table("the matrix", {}, sp.csr_array(check_sparse(data, "the matrix")))
     if hasattr(data, "column_names") and hasattr(data, "to_pydict"):
         return with_readings(from_arrow("the table", data), readings)
     if isinstance(data, Mapping) or hasattr(data, "columns"):

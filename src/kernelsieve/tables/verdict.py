@@ -217,7 +217,7 @@ def check_verdict(found: Any) -> None:
     """Raise unless a verdict from a file can be printed."""
     right = isinstance(found["sentence"], str) and isinstance(found["interval"], float)
     for model in found["models"]:
-        numbers = [model[name] for name in ("error", "low", "high", "seconds")]
+        numbers = [model[name] for name in ("error", "low", "high")]
         right = right and isinstance(model["name"], str)
         right = right and all(isinstance(value, int | float) for value in numbers)
     if not right:
@@ -232,9 +232,11 @@ def verdict_lines(facts: dict[str, Any]) -> list[str]:
     what = "RMSE" if facts["task"] == "regression" else "Log loss"
     heading = f"{what} on {facts['test rows']:,} rows set aside"
     share = f"{found['interval']:.0%} interval"
-    lines = [f"{heading:<34}{'error':>10}  {share:<22}{'time':>8}"]
+    timed = "seconds" in found["models"][0]  # a model file holds no times
+    lines = [f"{heading:<34}{'error':>10}  {share:<22}{'time' if timed else '':>8}".rstrip()]
     for model in found["models"]:
         interval = f"{model['low']:.4g} to {model['high']:.4g}"
-        took = duration(model["seconds"])
-        lines.append(f"  {model['name']:<32}{model['error']:>10.4g}  {interval:<22}{took:>8}")
+        took = duration(model["seconds"]) if timed else ""
+        line = f"  {model['name']:<32}{model['error']:>10.4g}  {interval:<22}{took:>8}"
+        lines.append(line.rstrip())
     return [*lines, *wrap(found["sentence"], 80)]
