@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numba
 from numba.core import config, event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -51,6 +53,14 @@ def _is_ours(dispatcher: Any) -> bool:
 
 
 event.register("numba:compile", CompilationNotice())
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits for a compilation in another thread, which a child could not finish.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:
