@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
 def processor() -> str:
     """The processor's name, where the system tells it."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
@@ -74,7 +74,7 @@ def _start() -> int | None:
 
 
 def _status(field: str) -> int:
-    for line in STATUS.read_text().splitlines():
+    for line in STATUS.read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{field}:"):
             return 1024 * int(line.split()[1])
     raise OSError(f"{STATUS} does not tell {field}")
