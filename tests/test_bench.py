@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import json
 import math
-import os
 import platform
 import signal
 from collections import Counter

@@ -167,6 +167,8 @@ def _why(code: int, log: Path) -> str:
 
 def _usage(group: int) -> tuple[float, int] | None:
     """Processor seconds and resident bytes of a group; None where the system does not tell."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
     ticks, pages, found = 0, 0, False
     for folder in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -67,7 +67,7 @@ def _start() -> int | None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)  # glibc: what is free but kept would hide what is taken
     try:
-        CLEAR.write_text("5")  # Linux: VmHWM starts again from the present size
+        CLEAR.write_text("5", encoding="utf-8")  # Linux: VmHWM starts again from the present size
         return _status("VmRSS")
     except OSError:
         return None
