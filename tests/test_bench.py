@@ -39,6 +39,7 @@ from kernelsieve.bench import (
     worker,
 )
 from kernelsieve.bench import isolated as isolated_runs
+from kernelsieve.bench import table as tables
 from kernelsieve.bench.isolated import Limits, isolated
 from kernelsieve.bench.methods import DEFAULT_METHODS, Method, find_method, transformer_of
 from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
@@ -674,6 +675,12 @@ def test_peers_that_misbehave_are_lines_and_the_rest_completes(fakes: Any, empty
     comparison = only(plan, empty)
     assert comparison.methods == ["fine", "linear"]
     assert {f.method: f.failure for f in comparison.failures} == OUTCOMES
+    text = tables.markdown([comparison])
+    for label in ("Raises", "Killed", "Sleeps"):
+        assert f"| **{label}** | failed |" in text
+    assert "| **Missing** | not installed |" in text
+    kept = {record.method for record in empty.records if isinstance(record, Result)}
+    assert kept == {*names} - {"missing"}  # it is tried again when it is installed
     fine, linear = comparison.rows
     assert fine.error == pytest.approx(linear.error, rel=1e-9)
 

@@ -22,7 +22,8 @@ class Hidden:
 ON_WINDOWS = f"""{HIDE}
 import os, signal
 import llvmlite.binding, numba, platformdirs, pooch, pyarrow.csv, pyarrow.parquet
-import scipy.linalg, scipy.optimize, sklearn.ensemble, sklearn.kernel_approximation, sklearn.neighbors, typer
+import scipy.linalg, scipy.optimize, typer
+import sklearn.ensemble, sklearn.kernel_approximation, sklearn.neighbors
 for name in ("resource", "fcntl", "pwd", "grp", "termios", "tty", "pty"):
     sys.modules.pop(name, None)
 sys.meta_path.insert(0, Hidden("resource", "fcntl", "pwd", "grp", "termios", "tty", "pty"))

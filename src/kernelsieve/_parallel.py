@@ -90,7 +90,7 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
         following = _submit_to(reader, partial(next, iterator, nothing))
         while (item := following.result()) is not nothing:
             following = _submit_to(reader, partial(next, iterator, nothing))
-            yield item  # type: ignore[misc]
+            yield item
 
 
 @contextmanager

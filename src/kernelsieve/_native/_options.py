@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -31,7 +32,7 @@ reduction = numba.njit(**common, fastmath={"reassoc", "contract", "nsz"})
 
 
 class CompilationNotice(event.Listener):
-    """Logs once per process that our loops are being compiled, which takes seconds.
+    """Logs that our loops are being compiled, which takes seconds, if none of them ever were.
 
     It is a warning of the logger "kernelsieve", shown unless the program configures logging.
     """
@@ -39,8 +40,12 @@ class CompilationNotice(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        if not self.said and _is_ours(event.data["dispatcher"]):
-            self.said = True
+        dispatcher = event.data["dispatcher"]
+        if self.said or not _is_ours(dispatcher):
+            return
+        self.said = True
+        folder = dispatcher.stats.cache_path  # None if there is nowhere to keep compiled code
+        if folder is None or not any(Path(folder).glob("*.nbi")):
             logging.getLogger("kernelsieve").warning(
                 "kernelsieve: compiling for this machine, which takes some seconds, once"
             )
