@@ -464,10 +464,10 @@ class SilentOnNonsense(PlainFourier):
 
 def test_silence_on_bad_input_is_found() -> None:
     silent = broken(SilentOnNonsense)
-    assert_fails(silent.test_bad_n_components, -3, match="DID NOT RAISE")
-    assert_fails(silent.test_bad_gamma, -1.0, match="DID NOT RAISE")
-    assert_fails(silent.test_nan_and_infinity, np.asarray, np.nan, "NaN", match="DID NOT RAISE")
-    assert_fails(silent.test_not_a_matrix_of_numbers, np.ones(5), "2D", match="DID NOT RAISE")
+    assert_fails(silent.test_bad_n_components, -3, match="was raised")
+    assert_fails(silent.test_bad_gamma, -1.0, match="was raised")
+    assert_fails(silent.test_nan_and_infinity, np.asarray, np.nan, "NaN", match="was raised")
+    assert_fails(silent.test_not_a_matrix_of_numbers, np.ones(5), "2D", match="was raised")
 
 
 class DividesByTheVariance(PlainFourier):

@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import json
 import math
-import os
 import platform
 import signal
 from collections import Counter
@@ -40,6 +39,7 @@ from kernelsieve.bench import (
     worker,
 )
 from kernelsieve.bench import isolated as isolated_runs
+from kernelsieve.bench import table as tables
 from kernelsieve.bench.isolated import Limits, isolated
 from kernelsieve.bench.methods import DEFAULT_METHODS, Method, find_method, transformer_of
 from kernelsieve.bench.records import RecordError, Result, Setup, from_json, to_json
@@ -675,6 +675,12 @@ def test_peers_that_misbehave_are_lines_and_the_rest_completes(fakes: Any, empty
     comparison = only(plan, empty)
     assert comparison.methods == ["fine", "linear"]
     assert {f.method: f.failure for f in comparison.failures} == OUTCOMES
+    text = tables.markdown([comparison])
+    for label in ("Raises", "Killed", "Sleeps"):
+        assert f"| **{label}** | failed |" in text
+    assert "| **Missing** | not installed |" in text
+    kept = {record.method for record in empty.records if isinstance(record, Result)}
+    assert kept == {*names} - {"missing"}  # it is tried again when it is installed
     fine, linear = comparison.rows
     assert fine.error == pytest.approx(linear.error, rel=1e-9)
 
@@ -693,14 +699,10 @@ def test_time_and_memory_of_a_peer_are_limited(fakes: Any) -> None:
     assert not folder.exists()
 
 
-def test_a_dead_server_is_replaced(fakes: Any) -> None:
-    with isolated(Limits(), 1) as place:
+def test_the_limit_counts_neither_imports_nor_earlier_fits(fakes: Any) -> None:
+    with isolated(Limits(seconds=0.8), 1) as place:  # imports alone take longer
         place.load(problem.from_dataset(datasets.load("diabetes")))
-        first = place.run(METHODS["fine"], Settings(0, 1.0, 1.0))
-        assert place._server is not None
-        os.kill(place._server.pid, signal.SIGKILL)
-        place._server.wait()
-        again = place.run(METHODS["fine"], Settings(0, 1.0, 1.0))
+        first, again = (place.run(METHODS["fine"], Settings(0, 1.0, 1.0)) for _ in range(2))
         assert again["error"] == first["error"]
 
 

@@ -10,9 +10,11 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from support.command_line import failing
 from support.tables import flats, written
+from threadpoolctl import threadpool_info, threadpool_limits
 from typer.testing import CliRunner
 
 import kernelsieve
@@ -22,7 +24,7 @@ from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.inspection import inspected
 from kernelsieve.tables.readers import read_table
 from kernelsieve.tables.table import TableError, TableNotice
-from kernelsieve.tables.verdict import row_losses, summary, verdict_lines
+from kernelsieve.tables.verdict import _timed, row_losses, summary, verdict_lines
 
 QUICK: dict[str, Any] = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
 
@@ -212,6 +214,23 @@ def test_losses_of_classes_not_known_to_a_model() -> None:
     )
     np.testing.assert_allclose(found[[0, 2]], -np.log([0.25, 0.75]))
     assert found[1] > 30
+
+
+class Counting(Ridge):
+    """Notes how many threads the libraries would use while it is fitted."""
+
+    def fit(self, X: Any, y: Any) -> Counting:
+        self.threads_ = {pool["num_threads"] for pool in threadpool_info()}
+        return super().fit(X, y)
+
+
+def test_the_other_models_keep_to_the_threads() -> None:
+    X, y = np.eye(4), np.arange(4.0)
+    model = Counting()
+    with threadpool_limits(2):
+        for n_jobs in (1, 2):
+            _timed(model, X, X, y, y, n_jobs)
+            assert model.threads_ == {min(n_jobs, 2)}
 
 
 @pytest.mark.parametrize("target", ["rent", "town"])

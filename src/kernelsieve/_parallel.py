@@ -1,6 +1,8 @@
 """Threads over blocks of rows.
 
-Inside, BLAS is limited to one thread, so that results do not depend on the number of threads.
+Inside, BLAS is limited to one thread, so that results do not depend on the number of threads. A
+forked child starts with threads and locks that nobody holds. While the interpreter ends, no thread
+can be started: the calling one does the work.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -69,11 +71,10 @@ def ordered_map(
         if threads <= 1 or _worker.busy:  # a worker that waits for workers may deadlock
             yield from map(function, items)
             return
-        pool = _pool(threads)
         pending: deque[Future[Result]] = deque()
         try:
             for item in items:
-                pending.append(pool.submit(function, item))
+                pending.append(_submit(threads, partial(function, item)))
                 if len(pending) > threads:
                     yield pending.popleft().result()
             while pending:
@@ -86,10 +87,10 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
     """Iterate over ``items``; a thread prepares the next one in the meantime."""
     iterator, nothing = iter(items), object()
     with ThreadPoolExecutor(1, "kernelsieve-reader") as reader:
-        following = reader.submit(next, iterator, nothing)
+        following = _submit_to(reader, partial(next, iterator, nothing))
         while (item := following.result()) is not nothing:
-            following = reader.submit(next, iterator, nothing)
-            yield item  # type: ignore[misc]
+            following = _submit_to(reader, partial(next, iterator, nothing))
+            yield item
 
 
 @contextmanager
@@ -130,7 +131,7 @@ def map_row_blocks(
     with _single_threaded_blas:
         # The caller works too: a thread that only hands out small blocks would take the
         # interpreter's lock from those who work on them.
-        helpers = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        helpers = [_submit(threads - 1, work) for _ in range(threads - 1)]
         try:
             with _at_work():
                 work()
@@ -171,8 +172,26 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "kernelsieve", initializer=_start_worker)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+def _submit(threads: int, call: Callable[[], Result]) -> Future[Result]:
+    return _submit_to(_pool(threads), call)
+
+
+def _submit_to(pool: ThreadPoolExecutor, call: Callable[[], Result]) -> Future[Result]:
+    """Have a pool call it, or the calling thread if no thread can be started any more."""
+    try:
+        return pool.submit(call)
+    except RuntimeError:  # the interpreter ends, or the system has no more threads
+        return _called_here(call)
+
+
+def _called_here(call: Callable[[], Result]) -> Future[Result]:
+    future: Future[Result] = Future()
+    try:
+        with _at_work():
+            future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
+    return future
 
 
 class _SingleThreadedBlas:
@@ -183,28 +202,68 @@ class _SingleThreadedBlas:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
         self._users = 0
+        self._mine = threading.local()  # how often the thread that asks is inside
+        self._numbers: list[int] = []  # of threads, before the limit
 
     def __enter__(self) -> None:
-        with self._lock:
+        with self.lock:
             if self._users == 0:
-                self._limit = _controller().limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+                self._numbers = [library.num_threads for library in _blas()]
+                _set_blas([1] * len(self._numbers))
             self._users += 1
+            self._mine.depth = self._depth() + 1
 
     def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limit.__exit__(None, None, None)
+        with self.lock:
+            self._mine.depth = self._depth() - 1
+            self._leave(1)
+
+    def forget_other_threads(self) -> None:
+        """In a forked child, where they have ended without leaving."""
+        self._leave(self._users - max(0, min(self._depth(), self._users)))
+
+    def _depth(self) -> int:
+        return getattr(self._mine, "depth", 0)
+
+    def _leave(self, users: int) -> None:
+        self._users -= users
+        if users and self._users == 0:
+            _set_blas(self._numbers)
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    import scipy.linalg  # noqa: F401  (its BLAS must be loaded before the controller looks)
+def _blas() -> list[Any]:
+    """The libraries of BLAS in this process."""
+    import scipy.linalg  # noqa: F401  (its BLAS must be loaded before threadpoolctl looks)
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def _set_blas(numbers: list[int]) -> None:
+    """Set the number of threads of every library, from any thread.
+
+    The public setter of threadpoolctl 3.8 does nothing in a thread while another one has a limit.
+    """
+    for library, number in zip(_blas(), numbers, strict=True):
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 _single_threaded_blas = _SingleThreadedBlas()
+
+
+def _forked() -> None:
+    """Make a child ready, which has one thread only, and copies of the parent's locks."""
+    _pool.cache_clear()
+    _single_threaded_blas.lock.release()
+    _single_threaded_blas.forget_other_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits until no other thread holds the lock: the child could never get it.
+    os.register_at_fork(
+        before=_single_threaded_blas.lock.acquire,
+        after_in_parent=_single_threaded_blas.lock.release,
+        after_in_child=_forked,
+    )

@@ -308,7 +308,7 @@ def _free_by_cgroup() -> Iterator[int | None]:
 def _groups() -> list[Path]:
     """The control group of this process and its ancestors."""
     try:
-        lines = (PROC / "self" / "cgroup").read_text().splitlines()
+        lines = (PROC / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     names = [line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")]
@@ -323,7 +323,7 @@ def _inside(group: Path) -> bool:
 def _number(path: Path, name: str = "") -> int | None:
     """Return the first number in a file, or the one after a name; None if there is none."""
     try:
-        words = path.read_text().split()
+        words = path.read_text(encoding="utf-8").split()
     except OSError:
         return None
     place = (words.index(name) + 1 if name in words else len(words)) if name else 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import config, event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -29,7 +32,7 @@ reduction = numba.njit(**common, fastmath={"reassoc", "contract", "nsz"})
 
 
 class CompilationNotice(event.Listener):
-    """Logs once per process that our loops are being compiled, which takes seconds.
+    """Logs that our loops are being compiled, which takes seconds, if none of them ever were.
 
     It is a warning of the logger "kernelsieve", shown unless the program configures logging.
     """
@@ -37,8 +40,12 @@ class CompilationNotice(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        if not self.said and _is_ours(event.data["dispatcher"]):
-            self.said = True
+        dispatcher = event.data["dispatcher"]
+        if self.said or not _is_ours(dispatcher):
+            return
+        self.said = True
+        folder = dispatcher.stats.cache_path  # None if there is nowhere to keep compiled code
+        if folder is None or not any(Path(folder).glob("*.nbi")):
             logging.getLogger("kernelsieve").warning(
                 "kernelsieve: compiling for this machine, which takes some seconds, once"
             )
@@ -51,6 +58,14 @@ def _is_ours(dispatcher: Any) -> bool:
 
 
 event.register("numba:compile", CompilationNotice())
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits for a compilation in another thread, which a child could not finish.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def vectors_for(plain: Callable[..., Any]) -> Callable[[Any], Any]:

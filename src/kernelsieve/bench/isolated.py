@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pickle
-import select
 import signal
 import subprocess
 import sys
@@ -15,14 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any
+from typing import Any
 
 from kernelsieve.bench.methods import Method, Settings
 from kernelsieve.bench.problem import Problem
 from kernelsieve.bench.worker import Job
 
-SERVE = "import sys; from kernelsieve.bench.worker import serve; serve(sys.argv[1])"
+WORK = "import sys; from kernelsieve.bench.worker import work; work(sys.argv[1])"
 POLL_SECONDS = 0.1
+START_SECONDS = 300.0  # for imports, which take seconds on an idle machine
 IDLE_SHARE = 0.02  # of a processor: below it a process hangs
 PROC = Path("/proc")
 THREAD_VARIABLES = (
@@ -49,7 +49,7 @@ class Limits:
 
 
 class Isolated:
-    """A folder and a process that forks: one child for each fit.
+    """A folder and, for each fit, a process that reads its job there and writes its outcome.
 
     Parameters
     ----------
@@ -61,7 +61,6 @@ class Isolated:
 
     def __init__(self, folder: Path, limits: Limits, n_threads: int) -> None:
         self.folder, self.limits, self.n_threads = folder, limits, n_threads
-        self._server: subprocess.Popen[str] | None = None
 
     def load(self, problem: Problem) -> None:
         """Make this the problem of all fits to come."""
@@ -75,59 +74,48 @@ class Isolated:
         """
         if not method.installed:
             return {"failure": f"not installed: pip install {method.requires}"}
-        outcome = self.folder / "outcome.json"
-        outcome.unlink(missing_ok=True)
+        for name in ("started", "outcome"):
+            (self.folder / name).unlink(missing_ok=True)
         job = Job(method.build, settings, method.columns)
         (self.folder / "job").write_bytes(pickle.dumps(job))
-        server = self._started()
-        print("go", file=_open(server.stdin), flush=True)
-        started = _open(server.stdout).readline()
-        if not started:
-            self.close()
-            return {"failure": "the process that starts fits was killed"}
-        child = int(started)
+        process = self._start()
         try:
-            stopped = self._watch(child, server)
+            stopped = self._watch(process)
         finally:
-            _kill_group(child)  # it, or what it left behind
-        ended = _open(server.stdout).readline()
+            _kill(process)  # it, or what it left behind
         if stopped:
             return {"failure": stopped}
-        if ended.strip() == "0" and outcome.exists():
-            found: dict[str, Any] = json.loads(outcome.read_text())
+        found: dict[str, Any] | None = _read(self.folder / "outcome")
+        if process.returncode == 0 and found is not None:
             return found
-        return {"failure": _why(int(ended or 1), self.folder / "log")}
+        return {"failure": _why(process.returncode, self.folder / "log")}
 
-    def close(self) -> None:
-        """End the process."""
-        if self._server is not None:
-            self._server.kill()
-            self._server.communicate()  # closes the pipes
-            self._server = None
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._server is not None and self._server.poll() is not None:
-            self.close()
-        if self._server is None:
-            threads = dict.fromkeys(THREAD_VARIABLES, str(self.n_threads))
-            path = os.pathsep.join(filter(None, sys.path))
-            self._server = subprocess.Popen(
-                [sys.executable, "-c", SERVE, str(self.folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
+    def _start(self) -> subprocess.Popen[bytes]:
+        threads = dict.fromkeys(THREAD_VARIABLES, str(self.n_threads))
+        path = os.pathsep.join(filter(None, sys.path))
+        with (self.folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", WORK, str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 env={**os.environ, **threads, "PYTHONPATH": path},
+                start_new_session=True,  # so that its children can be ended with it
             )
-            _open(self._server.stdout).readline()
-        return self._server
 
-    def _watch(self, child: int, server: subprocess.Popen[str]) -> str | None:
+    def _watch(self, process: subprocess.Popen[bytes]) -> str | None:
         """Wait for the end; the limit that was broken, if one was."""
-        start, seconds = monotonic(), self.limits.seconds
-        while not select.select([_open(server.stdout)], [], [], POLL_SECONDS)[0]:
+        seconds = self.limits.seconds
+        start, before = monotonic(), None
+        while not _ended(process):
+            if before is None:
+                before = _read(self.folder / "started")
+                if before is None and monotonic() - start < START_SECONDS:
+                    continue
+                start, before = monotonic(), before or 0.0
             wall = monotonic() - start
-            used = _usage(child)
-            spent = wall if used is None else used[0] / self.n_threads
+            used = _usage(process.pid)
+            spent = wall if used is None else (used[0] - before) / self.n_threads
             if spent > seconds:
                 return f"stopped after {seconds:g} s"
             if wall > seconds and spent < IDLE_SHARE * wall:
@@ -141,33 +129,46 @@ class Isolated:
 def isolated(limits: Limits, n_threads: int) -> Iterator[Isolated]:
     """A place for fits, in a folder that only this user can read."""
     with tempfile.TemporaryDirectory(prefix="kernelsieve-") as name:
-        place = Isolated(Path(name), limits, n_threads)
-        try:
-            yield place
-        finally:
-            place.close()
+        yield Isolated(Path(name), limits, n_threads)
 
 
-def _open(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process ends within the time between two looks."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(POLL_SECONDS)
+        return True
+    return False
 
 
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if hasattr(os, "killpg"):  # not on Windows
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
+def _read(path: Path) -> Any:
+    """The content of a JSON file; None where there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    return None
 
 
 def _why(code: int, log: Path) -> str:
-    if code < 0:
-        hint = ", perhaps by the system for lack of memory" if -code == signal.SIGKILL else ""
-        return f"killed by {signal.Signals(-code).name}{hint}"
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    if code < 0:  # not on Windows, which has no signals
+        name = signal.Signals(-code).name
+        hint = ", perhaps by the system for lack of memory" if name == "SIGKILL" else ""
+        return f"killed by {name}{hint}"
+    text = log.read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
     return f"ended with code {code}: {lines[-1][:150] if lines else 'no message'}"
 
 
 def _usage(group: int) -> tuple[float, int] | None:
     """Processor seconds and resident bytes of a group; None where the system does not tell."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
     ticks, pages, found = 0, 0, False
     for folder in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
 def processor() -> str:
     """The processor's name, where the system tells it."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
@@ -67,14 +67,14 @@ def _start() -> int | None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)  # glibc: what is free but kept would hide what is taken
     try:
-        CLEAR.write_text("5")  # Linux: VmHWM starts again from the present size
+        CLEAR.write_text("5", encoding="utf-8")  # Linux: VmHWM starts again from the present size
         return _status("VmRSS")
     except OSError:
         return None
 
 
 def _status(field: str) -> int:
-    for line in STATUS.read_text().splitlines():
+    for line in STATUS.read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{field}:"):
             return 1024 * int(line.split()[1])
     raise OSError(f"{STATUS} does not tell {field}")

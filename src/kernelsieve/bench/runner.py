@@ -220,7 +220,8 @@ class _Race:
         result = Result(
             self.problem.name, self.conditions, cell.method, cell.n_components, cell.seed, **facts
         )
-        self.store.add(result)
+        if method.installed:  # it may be, the next time
+            self.store.add(result)
         return result
 
     def _apart(self) -> Isolated:

@@ -362,7 +362,8 @@ def run_scoreboard(
                     known[name] = Result(
                         spec.name, key, name, settings.n_components or None, split, **facts
                     )
-                    store.add(known[name])
+                    if method.installed:  # it may be, the next time
+                        store.add(known[name])
                 results.append(known[name])
                 done += 1
     return Scoreboard(setups, list(plan.methods), results)

@@ -66,8 +66,9 @@ def _column(comparison: Comparison, group: Sequence[Comparison], plus_minus: str
 
 
 def methods_of(group: Sequence[Comparison]) -> list[str]:
-    """All methods of some comparisons, in the order of the first."""
-    return list(dict.fromkeys(method for c in group for method in c.methods))
+    """All methods of some comparisons, in the order of the first; last those that failed."""
+    failed = (result.method for c in group for result in c.failures)
+    return list(dict.fromkeys([*(method for c in group for method in c.methods), *failed]))
 
 
 def _lines(
@@ -76,7 +77,7 @@ def _lines(
     """Two lines of ours and two of the paper: error and time, and s."""
     row = comparison.chosen(method)
     published = PUBLISHED.get((comparison.setup.dataset, method))
-    ours = ("-", "")
+    ours = _missing(comparison, method), ""
     if row is not None:
         digits = words.decimals(comparison.rows)
         rest = (duration(row.fit_seconds), words.features(comparison, row))
@@ -85,6 +86,14 @@ def _lines(
     if published is not None:
         theirs = f"{published.error}, {published.time}", f"s={published.n_components}"
     return (ours[0], theirs[0]), (ours[1], theirs[1])
+
+
+def _missing(comparison: Comparison, method: str) -> str:
+    """What stands where a method has no error; the reason in full is said below the table."""
+    reasons = [result.failure or "" for result in comparison.failures if result.method == method]
+    if any(reason.startswith("not installed") for reason in reasons):
+        return "not installed"
+    return "failed" if reasons else "-"
 
 
 def terminal_table(group: Sequence[Comparison], plus_minus: str = "±") -> Table:

@@ -1,8 +1,7 @@
-"""Fits in processes of their own: ``serve(folder)``.
+"""A fit in a process of its own: ``work(folder)``.
 
-Started by :mod:`kernelsieve.bench.isolated`. Imports take seconds, so they are done once: for every
-line on its input this process forks a child, which does one fit and writes its outcome. The job is
-a pickle that the parent wrote a moment ago to a folder of its own; the outcome is JSON.
+Started by :mod:`kernelsieve.bench.isolated`. The job is a pickle that the parent wrote a moment ago
+to a folder of its own; the outcome is JSON.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ import contextlib
 import json
 import os
 import pickle
-import resource
-import sys
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -112,13 +109,15 @@ def failure_text(error: BaseException) -> str:
 
 
 def _processor_seconds() -> float:
-    """Time of all threads and of the children that have ended."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in own)
+    """Time of all threads, and of the children that have ended where the system tells it."""
+    children = os.times()
+    return process_time() + children.children_user + children.children_system
 
 
-def work(folder: Path) -> None:
+def work(name: str) -> None:
     """Do the job in a folder and write its outcome."""
+    folder = Path(name)
+    _write(folder / "started", process_time())  # imports do not count
     job: Job = pickle.loads((folder / "job").read_bytes())
     try:
         problem: Problem = pickle.loads((folder / "problem").read_bytes())
@@ -127,29 +126,11 @@ def work(folder: Path) -> None:
             _, outcome = measure(job.build, job.settings, job.columns, problem)
     except Exception as error:
         outcome = {"failure": failure_text(error)}
-    (folder / "outcome.part").write_text(json.dumps(outcome))
-    os.replace(folder / "outcome.part", folder / "outcome.json")
+    _write(folder / "outcome", outcome)
 
 
-def serve(name: str) -> None:
-    """Fork a child for every line of input; print its number, then how it ended."""
-    folder = Path(name)
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.setsid()  # so that its children can be ended with it
-                log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                work(folder)
-                code = 0
-            except BaseException as error:
-                print(failure_text(error), file=sys.stderr, flush=True)
-            finally:
-                os._exit(code)
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+def _write(path: Path, content: Any) -> None:
+    """Write JSON; the file appears when it is complete."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(part, path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelsieve._files import write_text
-from kernelsieve._progress import duration
+from kernelsieve._progress import duration, shown
 from kernelsieve.cli._common import (
     UserError,
     app,
@@ -211,34 +209,13 @@ def list_datasets() -> None:
 
 
 def _run(plan: Plan, store: Store, silent: bool) -> Run:
-    """Carry out the plan with a progress bar."""
+    """Carry out the plan and show how far it is."""
     from kernelsieve.bench.runner import run
 
     if silent:
         hush()
-    with progress_bar(silent) as report:
-        return run(plan, store, report)
-
-
-@contextmanager
-def progress_bar(silent: bool) -> Iterator[Any]:
-    """A bar on a terminal that somebody looks at."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    console.quiet = silent or not console.is_terminal  # no bar in a log
-    columns = (
-        TextColumn("{task.description:<44}"),
-        BarColumn(bar_width=12),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda step, done, total: progress.update(
-            task, completed=done, total=total, description=step
-        )
+    with shown(silent) as progress:
+        return run(plan, store, lambda step, done, total: progress.at(step, done / max(1, total)))
 
 
 def _write(found: Run, out: Path) -> bool:
@@ -291,8 +268,10 @@ def _scoreboard(plan: ScoreboardPlan, path: Path, fresh: bool, json: bool, quiet
 
     if fresh:
         path.unlink(missing_ok=True)
-    with progress_bar(quiet or json) as report:
-        board = run_scoreboard(plan, Store(path), report)
+    with shown(quiet or json) as progress:
+        board = run_scoreboard(
+            plan, Store(path), lambda step, done, total: progress.at(step, done / max(1, total))
+        )
     out = path.parent
     write_text(out / "scoreboard.md", scoreboard_report.markdown(board))
     write_text(out / "scoreboard.html", scoreboard_report.html(board))

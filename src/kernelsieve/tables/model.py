@@ -452,7 +452,7 @@ class TableModel(PersistentEstimator):
             losses = row_losses(answers[0] if answers[2] is None else answers[2], answers[1],
                                 y[test])  # fmt: skip
             verdict = compared(table, y, (train, test), encoder, (X_train, X_test),
-                               (losses, took), self.task_, seed)  # fmt: skip
+                               (losses, took), self.task_, seed, self.n_jobs)  # fmt: skip
         progress("explaining")
         constant = _Constant(y[train], self.task_)
         facts = {

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
+from threadpoolctl import threadpool_limits
 
+from kernelsieve._parallel import thread_count
 from kernelsieve._progress import duration
 from kernelsieve._random import stream
 from kernelsieve.tables.encoder import TableEncoder
@@ -56,6 +58,7 @@ def compared(
     ours: tuple[NDArray[np.float64], float],
     task: str,
     seed: int,
+    n_jobs: int | None = None,
 ) -> dict[str, Any]:
     """Compare the losses of a model with those of a constant, a linear model and boosted trees.
 
@@ -73,6 +76,8 @@ def compared(
         Losses of the model on the rows that judge, and the seconds it took.
     task : "regression" or "classification"
     seed : int
+    n_jobs : int, default all cores
+        Threads of the other models, too.
 
     Returns
     -------
@@ -87,24 +92,31 @@ def compared(
     if task == "classification":
         linear = LogisticRegression(max_iter=1_000)
         trees = HistGradientBoostingClassifier(random_state=seed % 2**32)
-    losses["linear"] = _timed(linear, *matrices, y[train], y[test])
+    losses["linear"] = _timed(linear, *matrices, y[train], y[test], n_jobs)
     if encoder.matrix_columns_ == 0:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # notes on the table were given already
             typed, is_category = encoder.typed(table)
         _limit_categories(typed, is_category, train)
         trees.set_params(categorical_features=is_category)
-        losses["gradient boosting"] = _timed(trees, typed[train], typed[test], y[train], y[test])
+        losses["gradient boosting"] = _timed(
+            trees, typed[train], typed[test], y[train], y[test], n_jobs
+        )
     losses["this model"] = ours
     return summary({n: v for n, (v, _) in losses.items()}, {n: s for n, (_, s) in losses.items()},
                    task, seed)  # fmt: skip
 
 
 def _timed(
-    model: Any, X_train: Any, X_test: Any, y_train: NDArray[Any], y_test: NDArray[Any]
+    model: Any,
+    X_train: Any,
+    X_test: Any,
+    y_train: NDArray[Any],
+    y_test: NDArray[Any],
+    n_jobs: int | None,
 ) -> tuple[NDArray[np.float64], float]:
     start = time.perf_counter()
-    with warnings.catch_warnings():
+    with threadpool_limits(thread_count(n_jobs)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that does not converge is one
         model.fit(X_train, y_train)
     classes = getattr(model, "classes_", None)

@@ -1,7 +1,7 @@
 """Tests for feature maps of your own: the battery that every map of this library passes.
 
 ``check_feature_map(make)`` runs it by a call. ``FeatureMapBattery`` is a base class for pytest,
-with one test for each promise. Both need pytest.
+with one test for each promise.
 
 Examples
 --------

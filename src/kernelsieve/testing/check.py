@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 from unittest import SkipTest
 
-import pytest
-
 from kernelsieve.testing.battery import FeatureMapBattery
 from kernelsieve.testing.data import Array
+from kernelsieve.testing.expectations import cases_of
 
 Make = Callable[..., Any]
 
@@ -32,7 +31,7 @@ def check_feature_map(
 
     The battery looks at shapes, float types, sparse input, randomness, threads, names, frames,
     copies, bad and awkward input, scikit-learn's estimator checks, and at the kernel: E[Z Z^T] = K
-    over seeds, or Z Z^T = K at full size. It needs pytest and takes about a minute.
+    over seeds, or Z Z^T = K at full size. It takes about a minute.
 
     Parameters
     ----------
@@ -82,9 +81,9 @@ def check_feature_map(
             continue
         try:
             call()
-        except (pytest.skip.Exception, SkipTest):
+        except SkipTest:
             continue
-        except (Exception, pytest.fail.Exception) as error:
+        except Exception as error:
             failures.append(f"{name}: {type(error).__name__}: {error}")
         names.append(name)
     if failures:
@@ -105,7 +104,7 @@ def _battery(make: Make, unbiased: bool, exact: Any, kernel: Any) -> Any:
 
 
 def _tests(battery: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Every test of the battery with every combination of its parameters, as pytest has them."""
+    """Every test of the battery with every combination of its cases."""
     for name, method in inspect.getmembers(battery, inspect.isfunction):
         if name == "test_scikit_learn":
             yield from _scikit_learn(battery)
@@ -128,17 +127,11 @@ def _scikit_learn(battery: Any) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def _combinations(method: Any) -> Iterator[dict[str, Any]]:
-    """The keyword arguments that the parametrize marks of a test ask for."""
+    """The keyword arguments of every case of a test."""
     choices = []
-    for mark in getattr(method, "pytestmark", []):
-        names, values = mark.args[:2]
-        names = [part.strip() for part in names.split(",")] if isinstance(names, str) else names
-        choices.append(
-            [
-                dict(zip(names, value if len(names) > 1 else (value,), strict=True))
-                for value in values
-            ]
-        )
+    for names, values, _ in cases_of(method):
+        several = len(names) > 1
+        choices.append([dict(zip(names, v if several else (v,), strict=True)) for v in values])
     for combination in itertools.product(*choices):
         yield {name: value for part in combination for name, value in part.items()}
 
