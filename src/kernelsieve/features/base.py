@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +36,9 @@ from kernelsieve.sources.base import (
 )
 from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
+
+if TYPE_CHECKING:
+    from kernelsieve.products.product_features import ProductFeatures
 
 BLOCK_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 REFERENCE_ROWS = 8192  # that show what the values of a column are
@@ -91,6 +94,14 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             )
         shares, d = self.kernel_.relevances(), self.n_features_in_
         return shares if len(shares) == d else np.full(d, 1.0 / d)
+
+    def as_products(self) -> ProductFeatures | None:
+        """The features as products of functions of one column each; None if they are not."""
+        return None
+
+    def as_landmarks(self) -> tuple[Any, NDArray[Any]] | None:
+        """Rows and a matrix M such that the features of X are k(X, rows) M; None without them."""
+        return None
 
     def check_stored_rows(self, rows: Any, where: str) -> None:
         """Refuse rows of a model file with missing values that the kernel cannot compare."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,9 @@ from kernelsieve._state import Persistent, array, flag, number, optional, scalin
 from kernelsieve._validation import check_choice, check_matrix, check_points, check_square
 from kernelsieve.sources.base import Block, Source, as_source
 from kernelsieve.sources.summaries import squared_norms
+
+if TYPE_CHECKING:
+    from kernelsieve.kernels.product import Product
 
 MAX_DEGREE = 256
 TILE_ROWS = 256
@@ -230,6 +233,11 @@ class Kernel(Persistent, ABC):
     """A positive definite function of two points; calling it returns the exact Gram matrix."""
 
     allows_missing: ClassVar[bool] = False  # whether rows may hold NaN
+    is_sum_of_parts: ClassVar[bool] = False  # one for each of some subsets of columns
+
+    def as_product(self) -> Product | None:
+        """The same kernel as a product over columns; None if it is not one."""
+        return None
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Compute the exact Gram matrix k(x, y) for the rows of X and Y.

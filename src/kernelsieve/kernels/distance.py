@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,9 @@ from kernelsieve.kernels.base import (
 from kernelsieve.kernels.tiles import scaled_tiles
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import column_means, squared_norms
+
+if TYPE_CHECKING:
+    from kernelsieve.kernels.product import Product
 
 # Above this |factor| |x|^2 the float32 cancellation in |x|^2 - 2 <x, y> + |y|^2 would show.
 FLOAT32_EXPONENT = 64.0
@@ -53,6 +56,11 @@ class Gaussian(SeriesKernel):
 
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides squared distances by a length scale")
+
+    def as_product(self) -> Product:
+        from kernelsieve.kernels.product import Product
+
+        return Product(math.sqrt(self.gamma), "gaussian")
 
     def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
         if sp.issparse(X) or sp.issparse(Y):
@@ -110,6 +118,11 @@ class Laplacian(Kernel):
 
     def __post_init__(self) -> None:
         check_positive(self.gamma, "gamma", "it divides distances by a length scale")
+
+    def as_product(self) -> Product:
+        from kernelsieve.kernels.product import Product
+
+        return Product(float(self.gamma), "laplacian")
 
     def tiles(self, X: Any, Y: Any, dtype: Any) -> Tiles:
         if sp.issparse(X) or sp.issparse(Y):

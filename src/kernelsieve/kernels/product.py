@@ -197,6 +197,9 @@ class Product(Kernel):
                 return len(value)
         return None
 
+    def as_product(self) -> Product:
+        return self
+
     def rates_for(self, n_columns: int) -> NDArray[np.float64]:
         """The rate of each column.
 

@@ -860,6 +860,12 @@ class KernelRidge(RegressorMixin, FeatureModel):
         residuals = np.asarray(rows.y, dtype=np.float64).reshape(predicted.shape) - predicted
         return residuals / left.reshape(-1, *[1] * (residuals.ndim - 1))
 
+    @property
+    def posterior_(self) -> Posterior | None:
+        """The posterior of the coefficients; None if the solver or the file left it out."""
+        known = self._posterior
+        return None if known is None or known.factor is None else known
+
     def _known_posterior(self) -> Posterior:
         if self._posterior is None:
             raise ValueError(
