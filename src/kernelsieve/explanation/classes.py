@@ -47,7 +47,7 @@ class ClassScale:
     @property
     def names(self) -> list[str]:
         """The labels as texts."""
-        return [str(label) for label in self.labels]
+        return [f"{one:g}" if isinstance(one, float) else str(one) for one in self.labels]
 
     @property
     def explained(self) -> str:

@@ -115,7 +115,8 @@ def _chosen_output(
     count = products.weights.shape[1]
     labels = list(range(count)) if classes is None else classes.labels
     if output is None:
-        return products, [str(label) for label in labels] if count > 1 else []
+        names = [str(label) for label in labels] if classes is None else classes.names
+        return products, names if count > 1 else []
     if output not in labels:
         raise ValueError(f"output={output!r} is not one of {labels}")
     k = labels.index(output)

@@ -129,12 +129,16 @@ def _signed(value: float) -> str:
     return number(value, 3, "+") if value else "0"
 
 
+def _chance(probability: float) -> str:
+    return f"{number(100.0 * probability, 3)} %"
+
+
 def _curve(found: Explanation, column: str, share: float) -> str:
     """The effect of a column: probabilities of classes, or units of the target."""
     title = f"{column} ({percent(share)})"
     if found.classes is not None and found.classes.chosen is None:
         effect = found.partial_dependence(column, points=CURVE_POINTS)
-        lines, write = _chances(found, effect.probabilities), percent
+        lines, write = _chances(found, effect.probabilities), _chance
     else:
         effect, write = found.effect(column, points=CURVE_POINTS), _signed
         heights = effect.effect.reshape(len(effect.values[0]), -1).T

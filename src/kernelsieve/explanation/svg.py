@@ -262,9 +262,8 @@ def _over_numbers(
         drawn += _text(RIGHT + 8, BOTTOM + 30, "missing", "end")
     if times:
         ticks = np.linspace(low, high, 3)
-        names = [value_text(np.datetime64(int(t), "D" if span > 3 * 86400 else "s").astype("datetime64[s]"))
-                 if span <= 3 * 86400 else str(np.datetime64(int(t), "s").astype("datetime64[D]"))
-                 for t in ticks]  # fmt: skip
+        unit = "datetime64[D]" if span > 3 * 86400 else "datetime64[s]"
+        names = [value_text(np.datetime64(int(t), "s").astype(unit)) for t in ticks]
     else:
         ticks = np.array([t for t in nice_ticks(low, low + span, 4) if low <= t <= high])
         ticks = ticks if len(ticks) else np.array([low])

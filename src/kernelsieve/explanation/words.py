@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from math import floor, log10
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ ORDERS = ("single columns", "pairs", "triples", "more")
 BAR = 20  # characters of a share of 100 %
 MOST_NAME = 36
 SMALLEST_SHOWN = 5e-4  # share
-DAY = np.timedelta64(1, "D")
 
 
 def percent(share: float) -> str:
@@ -42,6 +42,10 @@ def number(value: float, digits: int = 4, sign: str = "") -> str:
 
 def value_text(value: Any) -> str:
     """A value of a column as people write it: a number, a date, a text."""
+    if value is None:
+        return "missing"
+    if isinstance(value, datetime):
+        value = np.datetime64(value, "s")
     if isinstance(value, np.datetime64):
         if np.isnat(value):
             return "missing"

@@ -81,15 +81,17 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             wrong("kernel_", f"is not for {self.n_features_in_} columns")
 
     @property
-    def relevances_(self) -> NDArray[np.float64]:
+    def kernel_shares_(self) -> NDArray[np.float64]:
         """The share of each column in the logarithm of a product kernel, such as a learned one.
 
-        Of a kernel of main effects and pairs, the share in its variances.
+        It says how quickly the kernel changes along the columns, not how much predictions depend on
+        them: for that see ``explain(model).importance``. Of a kernel of main effects and pairs, it
+        is the share in the prior variances.
         """
         check_is_fitted(self)
         if not isinstance(self.kernel_, Product | Anova):
             raise AttributeError(
-                f"relevances need a rate for each column, which {self.kernel_!r} does not have: "
+                f"shares need a rate for each column, which {self.kernel_!r} does not have: "
                 "use a Product, or kernel='learned'"
             )
         shares, d = self.kernel_.relevances(), self.n_features_in_
