@@ -257,7 +257,9 @@ class Decomposition:
         by_order[1:] += rest.order_squares().mean(axis=1)
         total = float(by_order.sum())
         errors = np.zeros(n)
-        errors[self.active] = rest.share_errors(squares, totals[self.active] / (total or 1.0), total)
+        errors[self.active] = rest.share_errors(
+            squares, totals[self.active] / (total or 1.0), total
+        )
         subsets = self._higher_subsets(total, parts, first, totals, d)
         part_errors = {}
         for subset in subsets:

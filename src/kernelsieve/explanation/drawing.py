@@ -171,7 +171,9 @@ def waterfall(values: ShapleyValues, row: int, top: int, ax: Axes | None = None)
     for place, (_, step) in enumerate(steps):
         ax.barh(place, step, left=start, color=RED if step > 0 else BLUE, height=0.7)
         ax.plot([start + step] * 2, [place - 0.35, place + 1.35], color=GREY, lw=0.6)
-        ax.text(max(start, start + step), place, f" {number(step, 3, '+')}", va="center", fontsize=8)
+        ax.text(
+            max(start, start + step), place, f" {number(step, 3, '+')}", va="center", fontsize=8
+        )
         start += step
     ax.axvline(float(base), color=GREY, lw=0.8, ls=":")
     ax.set_yticks(np.arange(len(steps)), [name for name, _ in steps], fontsize=8)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve.explanation.anova import Decomposition
 from kernelsieve.explanation.classes import ClassScale
+from kernelsieve.explanation.duplicates import merged, same_inputs
 from kernelsieve.explanation.explanation import Explanation
 from kernelsieve.explanation.parts import PartsDecomposition
 from kernelsieve.explanation.probing import Probe, probe
@@ -25,8 +26,8 @@ from kernelsieve.explanation.sums import (
 from kernelsieve.explanation.views import view_of
 
 LOCAL = (
-    "The model also corrects predictions by the errors of training rows nearby. This correction has "
-    "no parts: the parts below add up to the prediction without it."
+    "The model also corrects predictions by the errors of training rows nearby. This correction "
+    "has no parts: the parts add up to the prediction without it."
 )
 
 
@@ -43,7 +44,8 @@ def explain(
 
     A model on product features, or on a product kernel, is taken apart exactly: into a constant, a
     curve for each column, a surface for each pair, and so on. A classifier is explained by the
-    log-odds of each class against the (geometric) mean of the others. Other models are explained by permutation importance and accumulated local
+    log-odds of each class against the (geometric) mean of the others. Columns that say the same are
+    explained together. Other models are explained by permutation importance and accumulated local
     effects, and need X and y.
 
     Parameters
@@ -91,15 +93,23 @@ def explain(
     products, outputs = _chosen_output(products, classes, output)
     if classes is not None and output is not None:
         classes = replace(classes, chosen=classes.place(output))
+    inputs, same = view.inputs(), []
+    rows = products.rows if X is None else view.some_rows(X)
+    for first, *others in same_inputs(inputs, rows, products.columns):
+        inputs[first] = merged(inputs[first], [inputs[k] for k in others], rows)
+        same.append((first, *others))
+    left_out = {k for group in same for k in group[1:]}
+    kept = [k for k in range(len(inputs)) if k not in left_out]
     decomposition: Decomposition | PartsDecomposition
     if isinstance(products, SumOfParts):
-        decomposition = PartsDecomposition(products, view.inputs(), n_jobs)
+        decomposition = PartsDecomposition(products, [inputs[k] for k in kept], n_jobs)
     else:
-        decomposition = Decomposition(products, view.inputs(), n_jobs)
+        decomposition = Decomposition(products, [inputs[k] for k in kept], n_jobs)
     return Explanation(
         decomposition,
         view.read,
-        view.show,
+        lambda given: view.show(given)[:, kept],
+        same={inputs[group[0]].name: tuple(inputs[k].name for k in group[1:]) for group in same},
         title=view.title,
         target=view.target,
         outputs=outputs,
@@ -108,9 +118,7 @@ def explain(
     )
 
 
-def _chosen_output(
-    products: Sum, classes: ClassScale | None, output: Any
-) -> tuple[Sum, list[str]]:
+def _chosen_output(products: Sum, classes: ClassScale | None, output: Any) -> tuple[Sum, list[str]]:
     """The sum of the output that is asked for, and the names of outputs where there are several."""
     count = products.weights.shape[1]
     labels = list(range(count)) if classes is None else classes.labels

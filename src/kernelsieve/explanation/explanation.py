@@ -146,6 +146,9 @@ class Explanation:
     ----------
     names : tuple of str
         The columns.
+    same : dict of str to tuple of str
+        Columns that say the same as another one, by its name: they are explained together, under
+        that name, which stands for all of them in ``effect``, too.
     constant : float, or ndarray of shape (n_outputs,)
         The mean of the model.
     variance : float
@@ -193,7 +196,9 @@ class Explanation:
         outputs: Sequence[str] = (),
         classes: ClassScale | None = None,
         note: str = "",
+        same: dict[str, tuple[str, ...]] | None = None,
     ) -> None:
+        self.same = same or {}
         self._decomposition, self._read, self._show = decomposition, read, show
         self.classes, self.note = classes, note
         self.title, self.target, self.outputs = title, target, list(outputs)
@@ -548,7 +553,9 @@ class Explanation:
         """Of the classes, for margins without the last axis where there is one output."""
         if self.classes is None:
             return None
-        return self.classes.probabilities(margins if self.outputs else np.asarray(margins)[..., None])
+        return self.classes.probabilities(
+            margins if self.outputs else np.asarray(margins)[..., None]
+        )
 
     @property
     def unit(self) -> str:
@@ -566,6 +573,8 @@ class Explanation:
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
     def _subset(self, columns: Sequence[str], most: int = 2) -> Subset:
+        first = {other: name for name, others in self.same.items() for other in others}
+        columns = [first.get(name, name) for name in columns]
         unknown = [name for name in columns if name not in self.names]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a column: {', '.join(self.names[:20])}")

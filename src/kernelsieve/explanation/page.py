@@ -18,6 +18,7 @@ from kernelsieve.explanation.words import (
     largest_parts,
     number,
     percent,
+    same,
     value_text,
 )
 
@@ -39,8 +40,10 @@ table { border-collapse: collapse; } td, th { padding: 0.1rem 0.7rem 0.1rem 0; t
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .bar { display: inline-block; height: 0.7em; background: var(--c0); border-radius: 2px; }
 .bar.more { background: var(--c1); }
-.plots { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
-figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; } svg { width: 100%; height: auto; }
+.plots { display: grid; gap: 1rem;
+         grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
+figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
+svg { width: 100%; height: auto; }
 figure table { width: 100%; table-layout: fixed; font-size: .85rem; } figure td.n { width: 5.5em; }
 figure td.steps { width: 35%; }
 .legend span { margin-right: 1em; } .legend { margin: 0; font-size: .85rem; }
@@ -64,7 +67,7 @@ def share_table(found: Explanation, top: int = 12) -> str:
     rest = sum(found.order_shares) - sum(part.share for part in shown)
     if rest > 5e-4:
         rows += f"<tr><td>all other parts</td><td class='n'>{percent(rest)}</td><td></td></tr>"
-    said = [by_order(found), columns(found, top)]
+    said = [by_order(found), columns(found, top), same(found)]
     return (
         f"<p><b>{escape(heading(found))}</b></p>"
         "<table><tr><th>part</th><th class='n'>share</th><th class='n'>std. dev.</th>"
@@ -217,7 +220,9 @@ def _row(values: ShapleyValues, row: int) -> str:
     order = np.argsort(-np.abs(phi), kind="stable")
     steps = [(_cell(values, row, i), float(phi[i])) for i in order[:MOST_STEPS]]
     if len(order) > MOST_STEPS:
-        steps.append((f"{len(order) - MOST_STEPS} other columns", float(phi[order[MOST_STEPS:]].sum())))
+        steps.append(
+            (f"{len(order) - MOST_STEPS} other columns", float(phi[order[MOST_STEPS:]].sum()))
+        )
     levels = start + np.cumsum([0.0, *(step for _, step in steps)])
     low, span = float(levels.min()), float(np.ptp(levels)) or 1.0
     place: Callable[[float], float] = lambda level: 100.0 * (level - low) / span  # noqa: E731
@@ -225,7 +230,8 @@ def _row(values: ShapleyValues, row: int) -> str:
     for (name, step), before in zip(steps, levels, strict=False):
         left, wide = place(min(before, before + step)), 100.0 * abs(step) / span
         lines.append(
-            f"<tr><td>{escape(name)}</td><td class='steps'><span class='bar{' more' if step > 0 else ''}' "
+            f"<tr><td>{escape(name)}</td><td class='steps'>"
+            f"<span class='bar{' more' if step > 0 else ''}' "
             f"style='margin-left:{left:.1f}%;width:{wide:.1f}%'></span></td>"
             f"<td class='n'>{_signed(step)}</td></tr>"
         )
@@ -233,7 +239,9 @@ def _row(values: ShapleyValues, row: int) -> str:
         "<tr><td><b>prediction</b></td><td class='steps'></td>"
         f"<td class='n'><b>{number(float(levels[-1]))}</b></td></tr>"
     )
-    return f"<figure><figcaption>{escape(title)}</figcaption><table>{''.join(lines)}</table></figure>"
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption><table>{''.join(lines)}</table></figure>"
+    )
 
 
 def _cell(values: ShapleyValues, row: int, column: Any) -> str:

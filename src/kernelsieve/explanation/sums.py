@@ -51,6 +51,8 @@ class SumOfProducts:
     offset : ndarray of shape (n_outputs,)
     uncertainty : Uncertainty or None
         The posterior of the weights, where it is known.
+    rows : {ndarray, CSR} or None
+        Training rows (or landmarks) that the products belong to, if they do.
     """
 
     columns: NDArray[np.int64]
@@ -59,6 +61,7 @@ class SumOfProducts:
     weights: Array
     offset: Array
     uncertainty: Uncertainty | None = None
+    rows: Any = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,18 @@ class SumOfParts:
     offset: Array
     linear: Array | None = None
     uncertainty: Uncertainty | None = None
+
+    @property
+    def rows(self) -> Array:
+        """The centres."""
+        return self.centres
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns that take part."""
+        used = {column for subset in self.kernel.subsets for column in subset}
+        lines = [] if self.linear is None else np.flatnonzero(self.linear).tolist()
+        return np.array(sorted(used.union(lines)), dtype=np.int64)
 
 
 Sum = SumOfProducts | SumOfParts
@@ -140,7 +155,7 @@ def products_of(model: Any) -> Sum:
         return _plus_linear(products, model.coef_, intercept)
     model = innermost(model)
     features = getattr(model, "features_", None)
-    if features is None or not hasattr(model, "intercept_") and not hasattr(model, "svc_"):
+    if features is None or (not hasattr(model, "intercept_") and not hasattr(model, "svc_")):
         raise NotProductsError(f"{type(model).__name__} is not a model on product features")
     if hasattr(model, "svc_"):
         planes = model.svc_.coef_.T.astype(np.float64)
@@ -211,6 +226,7 @@ def _plus_linear(products: SumOfProducts, coefficients: Array, intercept: float)
         weights,
         products.offset + intercept,
         products.uncertainty,
+        products.rows,
     )
 
 
@@ -232,9 +248,7 @@ def _on_features(
     return replace(plain, uncertainty=Uncertainty(plain, mixing, posterior))
 
 
-def _mixed_products(
-    features: FeatureMap, coefficients: Array, offset: Array
-) -> tuple[Sum, Array]:
+def _mixed_products(features: FeatureMap, coefficients: Array, offset: Array) -> tuple[Sum, Array]:
     """The sum, and what its products are multiplied by to become the features."""
     products, landmarks = features.as_products(), features.as_landmarks()
     if landmarks is not None:
@@ -256,7 +270,7 @@ def _on_kernel(kernel: Any, rows: Any, dual: Array, offset: Array) -> Sum:
     if product is None:
         raise NotProductsError(f"{kernel!r} is not a product over columns")
     columns, functions, members = _kernel_factors(product, rows)
-    return SumOfProducts(columns, functions, members, dual, offset)
+    return SumOfProducts(columns, functions, members, dual, offset, rows=rows)
 
 
 # --- product kernels -----------------------------------------------------------------------------
@@ -388,9 +402,9 @@ class Input:
     shown: NDArray[Any]
 
     @property
-    def is_number(self) -> bool:
-        """Whether its values are numbers."""
-        return self.shown.dtype.kind in "fiu"
+    def is_text(self) -> bool:
+        """Whether its values are texts, not numbers or times."""
+        return self.shown.dtype.kind not in "fiuM"
 
 
 def factors_of(

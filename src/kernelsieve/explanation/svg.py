@@ -19,7 +19,7 @@ from kernelsieve.explanation.words import number, value_text
 
 Array = NDArray[np.float64]
 
-WIDTH, HEIGHT = 360, 230
+WIDTH, HEIGHT = 360, 218
 LEFT, RIGHT, TOP, BOTTOM = 58, 350, 8, 188
 MISSING = 22  # pixels for missing values, right of the numbers
 MOST_LEVELS = 12  # of a category
@@ -35,14 +35,16 @@ svg .mark { stroke: currentColor; opacity: .6; fill: none; visibility: hidden; }
 svg:focus-visible { outline: 2px solid currentColor; }
 output { display: block; min-height: 3em; font-size: .85rem; font-variant-numeric: tabular-nums; }
 :root { --c0: #2a6f97; --c1: #c1121f; --c2: #2a7d6f; --c3: #a86500; --c4: #7b2cbf; --c5: #5c636a; }
-@media (prefers-color-scheme: dark) {
-:root { --c0: #6cb6e0; --c1: #ff7b84; --c2: #5fc7b5; --c3: #f0b45c; --c4: #c39bf0; --c5: #adb5bd; } }
+@media (prefers-color-scheme: dark) { :root {
+  --c0: #6cb6e0; --c1: #ff7b84; --c2: #5fc7b5; --c3: #f0b45c; --c4: #c39bf0; --c5: #adb5bd; } }
 """
-SCRIPT = """
+SCRIPT = (
+    f"const LEFT = {LEFT}, RIGHT = {RIGHT}, TOP = {TOP}, BOTTOM = {BOTTOM};"
+    + """
 for (const svg of document.querySelectorAll('svg[data-plot]')) {
   const plot = JSON.parse(svg.dataset.plot), mark = svg.querySelector('.mark');
   const out = svg.parentNode.querySelector('output');
-  const box = {l: %(LEFT)d, r: %(RIGHT)d, t: %(TOP)d, b: %(BOTTOM)d};
+  const box = {l: LEFT, r: RIGHT, t: TOP, b: BOTTOM};
   const keep = (k, n) => Math.max(0, Math.min(n - 1, k));
   let i = 0, j = 0;
   const show = () => {
@@ -57,7 +59,8 @@ for (const svg of document.querySelectorAll('svg[data-plot]')) {
     out.textContent = `${plot.x[i]}, ${plot.y[j]}: ${plot.v[j][i]}`;
   };
   svg.addEventListener('pointermove', event => {
-    const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const point = new DOMPoint(event.clientX, event.clientY);
+    const p = point.matrixTransform(svg.getScreenCTM().inverse());
     if (plot.text) {
       const far = plot.px.map(x => Math.abs(x - p.x));
       i = far.indexOf(Math.min(...far));
@@ -68,7 +71,8 @@ for (const svg of document.querySelectorAll('svg[data-plot]')) {
     show();
   });
   svg.addEventListener('keydown', event => {
-    const step = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}[event.key];
+    const steps = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};
+    const step = steps[event.key];
     if (!step) return;
     event.preventDefault();
     i = keep(i + step[0], (plot.text || plot.x).length);
@@ -76,7 +80,8 @@ for (const svg of document.querySelectorAll('svg[data-plot]')) {
     show();
   });
 }
-""" % {"LEFT": LEFT, "RIGHT": RIGHT, "TOP": TOP, "BOTTOM": BOTTOM}
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -166,10 +171,10 @@ def heat_map(
     body += f"<path class='axis' fill='none' d='M{LEFT} {TOP}V{BOTTOM}H{RIGHT}'/>"
     for k in _few_places(len(across), 4):
         x = LEFT + (k + 0.5) * wide
-        body += _text(x, BOTTOM + 15, value_text(across[k]), "middle")
+        body += _text(x, BOTTOM + 15, _tick(across[k]), "middle")
     for k in _few_places(len(up), 5):
         y = BOTTOM - (k + 0.5) * high + 4
-        body += _text(LEFT - 5, y, value_text(up[k]), "end")
+        body += _text(LEFT - 5, y, _tick(up[k]), "end")
     plot = {
         "x": [value_text(v) for v in across],
         "y": [value_text(v) for v in up],
@@ -221,12 +226,11 @@ def _vertical(lines: Sequence[Line]) -> tuple[Callable[[Any], Any], float, float
 
 def _grid(low: float, high: float, y: Callable[[Any], Any], write: Callable[[float], str]) -> str:
     ticks = [tick for tick in nice_ticks(low, high, 5) if low <= tick <= high]
-    lines = "".join(
+    return "".join(
         f"<path class='axis' d='M{LEFT} {y(tick):.1f}H{RIGHT}'/>"
         + _text(LEFT - 5, y(tick) + 4, write(tick), "end")
         for tick in ticks
     )
-    return lines
 
 
 def _over_numbers(
@@ -294,6 +298,10 @@ def _over_levels(
     for x, name in zip(px, short, strict=True):
         drawn += _text(x, BOTTOM + 15, name, "end" if turned else "middle", turned)
     return px, drawn
+
+
+def _tick(value: Any) -> str:
+    return number(value, 3) if isinstance(value, int | float | np.number) else value_text(value)
 
 
 def _text(x: float, y: float, text: str, anchor: str, turned: bool = False) -> str:

@@ -17,6 +17,8 @@ from kernelsieve.sources.summaries import Marginals, sampled_rows
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
 
+SOME_ROWS = 1000  # of sparse ones that are made dense
+
 # Transformers of scikit-learn that change every column by itself.
 COLUMN_WISE = (
     "MaxAbsScaler",
@@ -64,6 +66,13 @@ class View:
         self.model, self.read, self.show, self.inputs = model, read, show, inputs
         self.title, self.target, self.reason, self.groups = title, target, reason, groups
         self.classes = None if classes is None else np.asarray(classes)
+
+    def some_rows(self, X: Any) -> NDArray[np.float64]:
+        """Rows of ``model``, a sample of many."""
+        source = given_source(X)
+        if source is not None:
+            return self.read(source[sampled_rows(source)])
+        return self.read(X[:SOME_ROWS] if sp.issparse(X) else X)
 
 
 def view_of(model: Any, X: Any, names: Sequence[str] | None) -> View:

@@ -83,7 +83,14 @@ def as_text(found: Explanation, top: int) -> str:
     rest = sum(found.order_shares) - sum(part.share for part in shown)
     if rest > 5e-4:
         lines.append(f"{'all other parts':<{width}}  {percent(rest):>7}")
-    paragraphs = [by_order(found), columns(found, top), exactness(found), MEASURE, found.note]
+    paragraphs = [
+        by_order(found),
+        columns(found, top),
+        same(found),
+        exactness(found),
+        MEASURE,
+        found.note,
+    ]
     for paragraph in paragraphs:
         if paragraph:
             lines += ["", *wrap(paragraph, 80)]
@@ -107,6 +114,16 @@ def columns(found: Explanation, top: int) -> str:
             more = f" (± {percent(error)})" if error >= SMALLEST_SHOWN else ""
             said.append(f"{printable(name, MOST_NAME)} {percent(share)}{more}")
     return f"Columns, alone and with others: {', '.join(said)}." if said else ""
+
+
+def same(found: Explanation) -> str:
+    """Which columns say the same."""
+    groups = [
+        f"{' and '.join(printable(each, MOST_NAME) for each in (name, *others))} say the same, and "
+        f"are shown together as {printable(name, MOST_NAME)}."
+        for name, others in found.same.items()
+    ]
+    return " ".join(groups)
 
 
 def exactness(found: Explanation) -> str:

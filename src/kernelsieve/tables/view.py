@@ -114,9 +114,7 @@ def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
     return shown
 
 
-def _times(
-    seconds: NDArray[np.float64], rows: NDArray[np.float64]
-) -> NDArray[np.datetime64]:
+def _times(seconds: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.datetime64]:
     """Times to the second; columns of the matrix have seven digits of them, or more."""
     times = np.round(seconds).astype("datetime64[s]")
     if rows.shape[1] > 1:
