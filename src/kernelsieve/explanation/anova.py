@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 2**22  # of products times rows at once
 COVARIANCE_ENTRIES = 2**21  # of columns times products times products at once
-PAIRED_INPUTS = 64  # whose pairs are all listed: those with the most interactions
+PAIRED_INPUTS = 40  # whose pairs are listed: those with the most interactions
+SMALLEST_BEYOND = 1e-5  # share of an input's interactions, for its pairs to be listed
 ALL_SUBSETS = 10  # up to so many columns, parts of all orders are listed
 HIGHEST_ORDER = 3  # beyond, up to this order
 MOST_COVARIANCES = 2**30  # columns times products times products; beyond, rows are drawn
@@ -212,7 +213,7 @@ class Decomposition:
         more than a negligible share of interactions.
         """
         n, d = len(self.inputs), len(self.active)
-        mains = {(i,): self.grid((i,)) for i in self.active}
+        mains: dict[Subset, Array] = {(i,): self.grid((i,)) for i in self.active}
         parts: dict[Subset, float] = {s: self._variance(s, grid) for s, grid in mains.items()}
         first = np.zeros(n)
         first[self.active] = list(parts.values())
@@ -221,9 +222,9 @@ class Decomposition:
         totals = np.zeros(n)
         higher, sums = self._totals()
         totals[self.active] = np.maximum(sums, first[self.active])
-        pairs = self._paired(totals - first)
+        pairs = self._paired(totals - first, float(first.sum()))
         parts |= {s: self._variance(s, self.grid(s)) for s in pairs}
-        if d <= PAIRED_INPUTS:
+        if len(pairs) == d * (d - 1) // 2:
             higher[0] = sum(parts[s] for s in pairs)
         by_order = np.maximum(np.concatenate([[first.sum()], higher]), 0.0)
         total = float(by_order.sum())
@@ -244,14 +245,15 @@ class Decomposition:
         by_order = np.zeros(4)
         by_order[0] = first.sum()
         parts = dict(parts)
-        for subset in self._paired(beyond):
+        pairs = self._paired(beyond, float(first.sum()))
+        for subset in pairs:
             grid = self.grid(subset)
             parts[subset] = self._variance(subset, grid)
             totals[list(subset)] += parts[subset]
             by_order[1] += parts[subset]
             self._subtract(rest, subset, grid)
-        if d <= PAIRED_INPUTS:
-            rest.orders[0] = 0.0  # all pairs are known
+        if len(pairs) == d * (d - 1) // 2:
+            rest.orders[0] = 0.0  # all of them are known
         squares = rest.column_squares()
         totals[self.active] += squares.mean(axis=1)
         by_order[1:] += rest.order_squares().mean(axis=1)
@@ -265,7 +267,8 @@ class Decomposition:
         for subset in subsets:
             values = np.square(self._at_drawn(subset)).sum(axis=-1)
             parts[subset] = float(values.mean())
-            error = rest.share_errors(values, np.float64(parts[subset] / (total or 1.0)), total)
+            share = np.array([parts[subset] / (total or 1.0)])
+            error = rest.share_errors(values[None], share, total)[0]
             part_errors[subset] = float(error)
         return Variances(total, parts, first, totals, by_order, rest.n_rows, errors, part_errors)
 
@@ -274,9 +277,12 @@ class Decomposition:
         entries = len(self.active) * self.n_products**2
         return entries <= self.most_covariances and self._rounding() <= ROUNDING * largest
 
-    def _paired(self, beyond: Array) -> list[Subset]:
-        """Pairs of the inputs that have the most beyond their own parts."""
+    def _paired(self, beyond: Array, scale: float) -> list[Subset]:
+        """Pairs of the inputs that have the most beyond their own parts; all of few inputs."""
         largest = sorted(self.active, key=lambda i: -beyond[i])[:PAIRED_INPUTS]
+        if len(self.active) > ALL_SUBSETS:
+            scale = max(scale, float(beyond.max()))
+            largest = [i for i in largest if beyond[i] > SMALLEST_BEYOND * scale]
         return list(combinations(sorted(largest), 2))
 
     def _higher_subsets(

@@ -139,11 +139,12 @@ def _chance(probability: float) -> str:
 def _curve(found: Explanation, column: str, share: float) -> str:
     """The effect of a column: probabilities of classes, or units of the target."""
     title = f"{column} ({percent(share)})"
+    write: Callable[[float], str] = _signed
     if found.classes is not None and found.classes.chosen is None:
         effect = found.partial_dependence(column, points=CURVE_POINTS)
         lines, write = _chances(found, effect.probabilities), _chance
     else:
-        effect, write = found.effect(column, points=CURVE_POINTS), _signed
+        effect = found.effect(column, points=CURVE_POINTS)
         heights = effect.effect.reshape(len(effect.values[0]), -1).T
         spreads = [None] * len(heights)
         if effect.deviation is not None:
@@ -177,7 +178,8 @@ def _surface(found: Explanation, pair: tuple[str, ...], share: float) -> str:
     if found.outputs:
         k = int(np.square(heights).sum(axis=(0, 1)).argmax())
         heights, title = heights[..., k], f"{title}: {found.outputs[k]}"
-    plot = svg.heat_map(f"Effect of {title}", *effect.values, heights, _signed)
+    across, up = effect.values
+    plot = svg.heat_map(f"Effect of {title}", across, up, heights, _signed)
     return _figure(title, plot, f"Across: {pair[0]}. Up: {pair[1]}.")
 
 
@@ -210,12 +212,12 @@ def _row(values: ShapleyValues, row: int) -> str:
     title = f"Row {row + 1}"
     if values.probabilities is not None:
         assert values.classes is not None
-        k = int(values.probabilities[row].argmax())
-        values = values if values.classes.chosen is not None else values.of_class(k)
+        chances = values.probabilities[row]
+        if values.classes.chosen is None:
+            values = values.of_class(int(chances.argmax()))
         assert values.classes is not None
         explained = values.classes.explained_place
-        title += f": {values.classes.names[explained]}"
-        title += f", probability {percent(values.probabilities[row, explained])}"
+        title += f": {values.classes.names[explained]}, probability {percent(chances[explained])}"
     phi, start = values.values[row], float(values.base)
     order = np.argsort(-np.abs(phi), kind="stable")
     steps = [(_cell(values, row, i), float(phi[i])) for i in order[:MOST_STEPS]]

@@ -283,7 +283,7 @@ def _over_levels(
 ) -> tuple[Array, str]:
     """Pixels of the levels, and bars."""
     room = (RIGHT - LEFT) / len(values)
-    px = LEFT + room * (np.arange(len(values)) + 0.5)
+    px: Array = LEFT + room * (np.arange(len(values), dtype=np.float64) + 0.5)
     wide = 0.8 * room / len(lines)
     drawn = ""
     for k, line in enumerate(lines):

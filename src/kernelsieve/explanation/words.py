@@ -25,7 +25,7 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def number(value: float, digits: int = 4, sign: str = "") -> str:
+def number(value: Any, digits: int = 4, sign: str = "") -> str:
     """A number as people write it: '23,820', '0.0012'."""
     value = float(value)
     if not np.isfinite(value):
