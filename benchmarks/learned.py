@@ -173,7 +173,7 @@ def each_method(
             learned = model
             found["reported"] = learned.best_rmse_
             found["kernel"] = str(learned.kernel_.families)
-            found["relevances"] = strongest(learned.relevances_)
+            found["relevances"] = strongest(learned.kernel_shares_)
         if method == "auto 1000":
             found["reason"] = model.features_.reason_
         if method in wanted:
@@ -309,7 +309,7 @@ def noise(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             **key,
             "learned": rmse(model, wide_test, y_test),
             "isotropic": rmse(one, wide_test, y_test),
-            "relevance of noise": float(model.relevances_[X.shape[1] :].sum()),
+            "relevance of noise": float(model.kernel_shares_[X.shape[1] :].sum()),
         }
 
 

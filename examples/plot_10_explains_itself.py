@@ -2,8 +2,8 @@
 A kernel that explains itself
 =============================
 
-``KernelRidgeCV()`` learns one rate for each column. The rates say which columns matter, and the
-fitted model is a sum of functions of few columns that can be drawn.
+``KernelRidgeCV()`` learns one rate for each column. The fitted model is a sum of functions of few
+columns that can be drawn.
 """
 
 # %%
@@ -12,7 +12,7 @@ fitted model is a sum of functions of few columns that can be drawn.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from kernelsieve import KernelRidgeCV, datasets, explain, plots
+from kernelsieve import KernelRidgeCV, datasets, explain
 
 data = datasets.load("friedman")
 X, y = np.asarray(data.X)[:600], np.asarray(data.y)[:600]
@@ -22,11 +22,12 @@ print(f"error on rows that chose nothing: {model.best_rmse_:.2f}, of a deviation
 # %%
 # Which columns
 # -------------
-# Relevances are the shares of the columns in the kernel. Nobody told the model that the last five
-# columns are noise.
+# The share of each column in the variance of the model, alone and with others. Nobody told the
+# model that the last five columns are noise.
 
+explanation = explain(model)
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-plots.plot_relevances(model, ax=axes)
+explanation.plot_importance(ax=axes)
 plt.show()
 
 # %%
@@ -34,7 +35,6 @@ plt.show()
 # ---------------
 # The exact decomposition of the model: shares of its variance by columns and by pairs.
 
-explanation = explain(model)
 print(explanation)
 
 # %%

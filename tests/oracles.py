@@ -735,6 +735,28 @@ def anova_parts(means: dict[Index, float]) -> dict[Index, float]:
     }
 
 
+def total_shares(predict, columns):
+    """Total Sobol indices by definition: the mean variance along a column, the others fixed.
+
+    ``columns`` are values and weights of each; all their combinations are predicted.
+    """
+    grid = np.stack(np.meshgrid(*[values for values, _ in columns], indexing="ij"), axis=-1)
+    weights = [weights / weights.sum() for _, weights in columns]
+    f = predict(grid.reshape(-1, len(columns))).reshape(grid.shape[:-1])
+
+    def mean(values):
+        for share in weights:
+            values = np.tensordot(share, values, axes=(0, 0))
+        return float(values)
+
+    total = mean((f - mean(f)) ** 2)
+    shares = []
+    for i, share in enumerate(weights):
+        along = np.expand_dims(np.tensordot(share, f, axes=(0, i)), i)
+        shares.append(mean((f - along) ** 2) / total)
+    return shares
+
+
 def shapley_by_subsets(means: dict[Index, float], d: int) -> Array:
     """Shapley's formula, over all subsets without i."""
     phi = np.zeros(d)

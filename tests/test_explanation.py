@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,13 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from support.command_line import failing
 
 from kernelsieve import (
     AdaptiveFeatures,
-    ConformalRegressor,
     FourierFeatures,
     KernelRidge,
     KernelRidgeClassifier,
@@ -33,6 +35,7 @@ from kernelsieve import (
 )
 from kernelsieve.explanation import Explanation, Probe, anova, sums
 from kernelsieve.explanation.page import page
+from kernelsieve.explanation.words import number, value_text
 from kernelsieve.kernels import Anova, Laplacian, Matern, Product
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.sources.marginals import Marginals
@@ -158,48 +161,144 @@ def test_variances_are_those_on_all_combinations(fitted: Any, name: str) -> None
     assert listed + found.remainder == pytest.approx(1.0, abs=1e-6)
     for column, total in found.importance.items():
         those = sum(part.share for part in found.parts if column in part.columns)
-        # An interpolating model's totals are estimates: its weights cancel.
-        exact = found._decomposition.variances.exact
-        assert those == pytest.approx(total, abs=1e-3 if exact else 0.03)
+        error = found.importance_errors[column]
+        assert those == pytest.approx(total, abs=1e-3 + 5.0 * error)
 
 
-def test_estimated_variances_are_close_to_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def estimated(found: Explanation) -> Explanation:
+    """The same explanation without sums over all pairs of products."""
+    known = found._decomposition
+    decomposition = anova.Decomposition(known.model, known.inputs, most_covariances=0)
+    return Explanation(decomposition, found._read, found._show, title=found.title)
+
+
+def test_estimates_lie_within_their_errors() -> None:
     X = np.random.default_rng(0).normal(size=(300, 5))
     y = X[:, 0] * X[:, 1] * X[:, 2] + X[:, 3]
     model = KernelRidge(NystromFeatures(100, gamma=0.2, random_state=0), alpha=0.1).fit(X, y)
     exact = explain(model)
-    monkeypatch.setattr(anova, "MOST_PRODUCTS", 10)
-    estimated = explain(model)
-    assert not estimated._decomposition.variances.exact
-    # 4,096 drawn rows: a mean square has a deviation of about 1.4 / 64 times its size, some more
-    # for heavy tails.
-    np.testing.assert_allclose(estimated.order_shares, exact.order_shares, rtol=0.15, atol=1e-3)
+    drawn = estimated(exact)
+    assert exact.n_sampled == 0
+    assert set(exact.importance_errors.values()) == {0.0}
+    assert drawn.n_sampled >= 512
+    # Five standard errors: once in a million draws, for each of the five columns.
     for column, share in exact.importance.items():
-        assert estimated.importance[column] == pytest.approx(share, rel=0.15, abs=2e-3)
+        assert 1e-4 < drawn.importance_errors[column] < 0.05
+        assert abs(drawn.importance[column] - share) <= 5.0 * drawn.importance_errors[column]
     shares = {part.columns: part.share for part in exact.parts}
-    for part in estimated.parts[:4]:
-        assert part.share == pytest.approx(shares[part.columns], rel=0.2)
+    for part in drawn.parts:
+        if part.order > 2 and part.share > 0.01:
+            assert part.error > 0.0
+            assert abs(part.share - shares[part.columns]) <= 5.0 * part.error
+    assert f"estimated on {drawn.n_sampled:,} drawn rows" in " ".join(drawn.text().split())
+    assert "All shares are exact." in exact.text()
 
 
-def test_classes_are_explained_by_their_scores() -> None:
+def test_importances_of_curves_and_pairs_are_sums_of_exact_parts() -> None:
+    """Nothing is left to estimate in a model of pairs, however its parts are computed."""
+    X = rows(levels=5)
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    features = AdaptiveFeatures(60, kernel=MIXED, max_order=2, random_state=0)
+    exact = explain(KernelRidge(features).fit(X, y))
+    drawn = estimated(exact)
+    assert drawn.n_sampled > 0
+    for column, share in exact.importance.items():
+        assert drawn.importance[column] == pytest.approx(share, abs=1e-9)
+        assert drawn.importance_errors[column] < 1e-9
+        parts = [part.share for part in drawn.parts if column in part.columns]
+        assert sum(parts) == pytest.approx(drawn.importance[column], abs=1e-9)
+
+
+def test_importances_are_the_total_shares_of_all_combinations(fitted: Any) -> None:
+    """By definition: the mean over all other columns of the variance along one."""
+    for name in ("landmarks", "exact", "parts, exact"):
+        model = fitted[name]
+        columns = columns_of(rows())
+        expected = oracles.total_shares(model.predict, columns)
+        found = explain(model).importance
+        np.testing.assert_allclose([found[f"x{i}"] for i in range(4)], expected, atol=1e-8)
+
+
+def three_classes() -> tuple[Any, Any]:
     X = rows()
-    y = np.where(X[:, 0] * X[:, 1] > 0.1, "a", np.where(X[:, 2] > 0, "b", "c"))
+    return X, np.where(X[:, 0] * X[:, 1] > 0.1, "a", np.where(X[:, 2] > 0, "b", "c"))
+
+
+def test_classes_are_explained_by_log_odds() -> None:
+    X, y = three_classes()
     features = NystromFeatures(40, gamma=0.3, random_state=0)
     model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
     values = explain(model).shapley(X[:5])
     assert values.values.shape == (5, 4, 3)
-    scores = model.decision_function(X[:5])
-    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, scores, atol=1e-8)
+    logs = np.log(model.predict_proba(X[:5]))
+    # Against the geometric mean of the two others.
+    margins = logs - 0.5 * (logs.sum(axis=1, keepdims=True) - logs)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, margins, atol=1e-8)
     one = explain(model, output="b").shapley(X[:5])
     np.testing.assert_allclose(one.values, values.values[:, :, 1], atol=1e-10)
+    np.testing.assert_allclose(one.probabilities, model.predict_proba(X[:5]))
     with pytest.raises(ValueError, match=r"output='d' is not one of \['a', 'b', 'c'\]"):
         explain(model, output="d")
-    two = KernelSVC(features).fit(X, y == "a")
-    values = explain(two, X).shapley(X[:5])
-    margin = two.decision_function(X[:5])
-    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, margin, atol=1e-8)
+
+
+def test_a_machine_remembers_its_columns(tmp_path: Any) -> None:
+    X, y = three_classes()
+    model = KernelSVC(NystromFeatures(40, gamma=0.3, random_state=0)).fit(X, y == "a")
+    save(model, tmp_path / "model.ks")
+    for one in (model, load(tmp_path / "model.ks")):
+        values = explain(one).shapley(X[:5])
+        chances = one.predict_proba(X[:5])
+        odds = np.log(chances[:, 1] / chances[:, 0])
+        np.testing.assert_allclose(values.values.sum(axis=1) + values.base, odds, atol=1e-8)
+    model.marginals_ = None  # as after a fit to very many columns
     with pytest.raises(ValueError, match=r"does not remember .* pass the training rows"):
-        explain(two)
+        explain(model)
+
+
+def test_effects_on_probabilities_are_those_of_the_model() -> None:
+    """With one column the other columns are nowhere: the probabilities are the model's own."""
+    X, y = three_classes()
+    features = NystromFeatures(20, gamma=0.3, random_state=0)
+    for labels in (y, y == "a"):
+        model = KernelRidgeClassifier(features, alpha=0.1).fit(X[:, :1], labels)
+        effect = explain(model).partial_dependence("x0")
+        expected = model.predict_proba(effect.values[0][:, None])
+        np.testing.assert_allclose(effect.probabilities, expected, atol=1e-8)
+
+
+def test_one_page_shows_all_classes() -> None:
+    X, y = three_classes()
+    model = KernelRidgeClassifier(NystromFeatures(40, gamma=0.3, random_state=0), alpha=0.1)
+    found = explain(model.fit(X, y))
+    page = found.to_html(X[:2])
+    chances = model.predict_proba(X[:1])[0]
+    likeliest = model.classes_[chances.argmax()]
+    assert f"Row 1: {likeliest}, probability {100 * chances.max():.1f} %" in page
+    curve = plots_of(page)[0]
+    assert all(f"{label} " in curve["text"][0] for label in ("a", "b", "c"))
+
+
+def plots_of(page: str) -> list[Any]:
+    """What the plots of a page say."""
+    return [json.loads(html.unescape(one)) for one in re.findall(r"data-plot='([^']*)'", page)]
+
+
+def test_plots_of_a_page_say_the_values_of_the_effects(fitted: Any) -> None:
+    found = explain(fitted["landmarks"])
+    plots = plots_of(found.to_html(top=20))
+    curves = [plot for plot in plots if "text" in plot]
+    name = next(part.columns[0] for part in found.parts if part.order == 1)
+    effect = found.effect(name)
+    assert len(curves[0]["px"]) == len(effect.effect)
+    for said, value, height in zip(curves[0]["text"], effect.values[0], effect.effect, strict=True):
+        where, _, what = said.partition(": ")
+        assert float(where) == pytest.approx(value, rel=1e-4)
+        assert float(what.split()[0]) == pytest.approx(height, rel=5e-3, abs=1e-5)
+    heat = next(plot for plot in plots if "v" in plot)
+    pair = next(part.columns for part in found.parts if part.order == 2)
+    heights = found.effect(*pair).effect
+    said = np.array([[float(v) for v in row] for row in heat["v"]]).T
+    np.testing.assert_allclose(said, heights, rtol=5e-3, atol=1e-5)
 
 
 def test_a_scaled_column_is_shown_in_its_own_units() -> None:
@@ -398,7 +497,7 @@ def test_other_models_are_probed() -> None:
     assert found.loss == "RMSE"
     assert list(found.importance)[:2] == ["x1", "x0"]
     said = found.text().splitlines()
-    assert said[0].startswith("This model cannot be taken apart: FourierFeatures are not products")
+    assert said[0].startswith("This model cannot be taken apart: FourierFeatures of Gaussian")
     values, effects = found.curves["x1"]
     assert np.abs(effects - np.sin(values))[1:-1].max() < 0.1  # sin has mean 0 here
     stand_in = found.stand_in()
@@ -435,10 +534,13 @@ def test_one_class_of_two_has_the_sign_that_speaks_for_it() -> None:
     y = np.where(X[:, 0] > 0, "yes", "no")
     features = NystromFeatures(30, gamma=0.3, random_state=0)
     model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
-    score = model.decision_function(X[:5])
-    for label, sign in (("yes", 1.0), ("no", -1.0)):
-        values = explain(model, output=label).shapley(X[:5])
-        np.testing.assert_allclose(values.values.sum(axis=1) + values.base, sign * score, atol=1e-8)
+    chances = model.predict_proba(X[:5])
+    for k, label in enumerate(("no", "yes")):
+        found = explain(model, output=label)
+        values = found.shapley(X[:5])
+        odds = np.log(chances[:, k] / chances[:, 1 - k])
+        np.testing.assert_allclose(values.values.sum(axis=1) + values.base, odds, atol=1e-8)
+        assert found.unit == f"log-odds of {label}"
     with pytest.raises(ValueError, match=r"output='maybe' is not one of \['no', 'yes'\]"):
         explain(model, output="maybe")
 
@@ -450,7 +552,8 @@ def test_one_class_of_two_of_a_kernel_of_parts() -> None:
     model = KernelRidgeClassifier(features, alpha=0.1).fit(X, y)
     values = explain(model, output=False).shapley(X[:5])
     score = values.values.sum(axis=1) + values.base
-    np.testing.assert_allclose(score, -model.decision_function(X[:5]), atol=1e-8)
+    expected = -2.0 * model.sharpness_ * model.decision_function(X[:5])
+    np.testing.assert_allclose(score, expected, atol=1e-8)
 
 
 def test_classes_are_probed_one_by_one() -> None:
@@ -486,7 +589,7 @@ def test_reasons_why_a_model_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch)
     features = NystromFeatures(20, random_state=0)
     sparse = RowNormFeatures(20, kernel=Product(0.5), random_state=0)
     cases = {
-        "ConformalRegressor is not a model on product": (ConformalRegressor(KernelRidge()), X),
+        "Ridge is not a model on product features": (Ridge(), X),
         "is not a product over columns": (
             KernelRidge(NystromFeatures(20, kernel=Matern(1.0, 1.5), random_state=0)),
             X,
@@ -555,7 +658,7 @@ def test_several_outputs_in_words_and_plots() -> None:
     legend = found.plot_effect("x0").get_legend()
     assert [line.get_text() for line in legend.get_texts()] == ["0", "1"]
     drawn = found.plot_effect("x0", "x1")
-    assert drawn.get_title(loc="left").startswith("x0 × x1, output 1")
+    assert drawn.get_title(loc="left").startswith("x0 × x1, 1")
     flat = found.plot_effect("x0", "x3")
     assert flat.get_ylim() == (1.5, 2.5)  # a cell around the only value
     with pytest.raises(ValueError, match="one output: pass output= to explain"):
@@ -565,7 +668,7 @@ def test_several_outputs_in_words_and_plots() -> None:
     ax = one.plot_waterfall(X[:1], top=2)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names[0] == "2 other columns"
-    assert f"prediction {model.predict(X[:1])[0, 1]:.4g}" in ax.get_title(loc="left")
+    assert f"prediction {number(model.predict(X[:1])[0, 1])}" in ax.get_title(loc="left")
 
 
 def test_a_page_has_no_empty_section() -> None:
@@ -649,9 +752,9 @@ def test_words_and_pages(rent: TableModel) -> None:
     assert "<table>" in found._repr_html_()
     few = {name: values[:2] for name, values in table().items()}
     page = found.to_html(rows=few)
-    assert page.count("<svg") >= 4
-    assert "<script" not in page
-    assert "http-equiv" not in page
+    assert page.count("<svg") >= 3
+    assert page.count("<script") == 1
+    assert "http" not in page  # nothing is fetched
     assert "Row 2" in page
     assert "town = " in page
     assert page == found.to_html(rows=few)
@@ -662,7 +765,7 @@ def test_names_from_strangers_are_escaped() -> None:
     model = KernelRidge(NystromFeatures(20, random_state=0)).fit(X, target(X))
     names = ["<script>alert(1)</script>", "$a$", "b\x1b[31m", "c"]
     found = explain(model, names=names)
-    assert "<script" not in found.to_html()
+    assert found.to_html().count("<script") == 1  # our own
     assert "<script" not in found._repr_html_()
     assert "\x1b" not in repr(found)
 
@@ -689,7 +792,7 @@ def test_plots_show_what_is_there(fitted: Any) -> None:
     ]
     ax = found.plot_waterfall(rows()[:1])
     prediction = fitted["landmarks"].predict(rows()[:1])[0]
-    assert f"prediction {prediction:.4g}" in ax.get_title(loc="left")
+    assert f"prediction {number(prediction)}" in ax.get_title(loc="left")
     assert len(found.plot(4).axes) >= 5
 
 
@@ -740,9 +843,9 @@ def test_the_command_writes_a_page_and_explains_rows(
     said = run("--html", "out.html", "--rows", "new.csv")
     assert "size × town" in said
     assert "  1: " in said
-    assert max(map(len, said.splitlines())) <= 120
+    assert max(map(len, said.splitlines())) <= 80
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
-    assert page.count("<svg") >= 6  # three curves or more, three rows
+    assert page.count("<svg") >= 3  # three curves or more
     assert "Row 3" in page
     assert "test rows" in page
     found = json.loads(run("--json", "--rows", "new.csv"))
@@ -804,8 +907,10 @@ def test_the_command_explains_one_class(
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    assert "3 outputs together" in run()
-    assert "one class at a time: use --class" in run("--rows", "new.csv")
+    assert "3 classes together" in run()
+    chances = towns.predict_proba("new.csv")[0]
+    likeliest = f"{towns.classes_[chances.argmax()]} {100.0 * chances.max():.1f} %"
+    assert f"\n  1: {likeliest}, log-odds " in run("--rows", "new.csv")
     said = run("--class", "Ulm", "--rows", "new.csv")
     assert "\n 20: " in said
     assert said.endswith("... and 20 more\n")
@@ -983,3 +1088,80 @@ def test_a_table_of_pairs_has_a_linear_part_and_categories() -> None:
     assert curve.effect**2 @ curve.weights[0] == pytest.approx(variance, rel=1e-8)
     with pytest.raises(ValueError, match="max_order=2 is for a learned kernel"):
         TableModel("y", max_order=2, readable=True).fit({**data, "y": y})
+
+
+def test_a_table_explains_itself_in_the_same_way(rent: TableModel) -> None:
+    assert rent.explain().text() == explain(rent).text()
+    few = {name: values[:3] for name, values in table().items()}
+    np.testing.assert_array_equal(
+        rent.explain().shapley(few).values, explain(rent).shapley(few).values
+    )
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    written = {2.382e4: "23,820", 0.00123: "0.00123", 12.0: "12", -3.14159: "-3.142"}
+    for value, text in written.items():
+        assert number(value) == text
+    assert number(1e-9) == "1e-09"
+    assert number(0.5, 3, "+") == "+0.5"
+    assert value_text(np.datetime64("2024-03-01T00:00:00")) == "2024-03-01"
+    assert value_text(np.datetime64("2024-03-01T12:30:00")) == "2024-03-01 12:30"
+    assert value_text(np.float64("nan")) == "missing"
+
+
+@pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")
+def test_times_are_shown_as_times() -> None:
+    rng = np.random.default_rng(0)
+    days = rng.integers(0, 400, size=200)
+    seen = np.datetime64("2023-01-01") + days
+    flats = {"seen": [str(day) for day in seen], "size": rng.uniform(20, 150, 200)}
+    flats["rent"] = 10.0 * flats["size"] + 2.0 * days
+    model = TableModel("rent", n_components=40, method="nystrom", baselines=False).fit(flats)
+    found = model.explain()
+    values = found.effect("seen").values[0]
+    assert values.dtype.kind == "M"
+    assert abs(values.min() - seen.min()) <= np.timedelta64(1, "D")
+    assert abs(values.max() - seen.max()) <= np.timedelta64(1, "D")
+    data = found.shapley({"seen": ["2023-05-06"], "size": [50.0]}).data
+    assert value_text(data[0, found.names.index("seen")]) == "2023-05-06"
+    curve = next(plot for plot in plots_of(found.to_html()) if "2023-" in plot["text"][0])
+    assert re.match(r"2023-01-0\d", curve["text"][0])
+
+
+def test_columns_that_say_the_same_are_explained_together() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(200, 3))
+    X[:, 2] = np.exp(X[:, 0])  # the same order of the rows
+    y = X[:, 0] + X[:, 2] + 0.3 * X[:, 1]
+    model = KernelRidge(NystromFeatures(60, gamma=0.5, random_state=0), alpha=0.01).fit(X, y)
+    found = explain(model, names=["time", "size", "month"])
+    assert found.names == ("time", "size")
+    assert found.same == {"time": ("month",)}
+    assert "time and month say the same" in " ".join(found.text().split())
+    together = found.effect("month")
+    np.testing.assert_array_equal(together.effect, found.effect("time").effect)
+    # Both move together: the curve is that of the target along the rows.
+    times = together.values[0]
+    truth = times + np.exp(times)
+    np.testing.assert_allclose(together.effect, truth - truth @ together.weights[0], atol=0.05)
+    values = found.shapley(X[:5])
+    assert values.data.shape == (5, 2)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base, model.predict(X[:5]))
+
+
+def test_columns_that_only_look_alike_are_apart() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    X[:, 1] = X[:, 0] + 0.3 * X[:, 1]  # a correlation of about 0.96
+    model = KernelRidge(NystromFeatures(60, gamma=0.5, random_state=0), alpha=0.1).fit(X, X[:, 1])
+    assert explain(model).names == ("x0", "x1")
+
+
+@pytest.mark.filterwarnings("ignore::kernelsieve.tables.TableNotice")
+def test_levels_that_go_together_are_one_column() -> None:
+    flats = table(200)
+    flats["code"] = np.array([f"code {town}" for town in flats["town"]])
+    options: Any = {"n_components": 60, "method": "nystrom", "gamma": 0.1, "alpha": 0.1}
+    found = TableModel("rent", baselines=False, **options).fit(flats).explain()
+    assert found.same == {"town": ("code",)}
+    assert "code" not in found.importance

@@ -41,11 +41,11 @@ MAY_USE: dict[str, set[str]] = {
     "features": PRODUCTS | {"paper", "diagnostics"},
     "tuning": ESTIMATORS,
     "models": ESTIMATORS | {"tuning"},
-    "tables": ESTIMATORS | {"tuning", "models"},
+    "tables": ESTIMATORS | {"tuning", "models", "explanation"},
     "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "export": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
     "plots": ESTIMATORS | {"models"},
-    "explanation": ESTIMATORS | {"tuning", "models", "tables", "plots"},
+    "explanation": ESTIMATORS | {"tuning", "models", "plots"},
     "datasets": {*HELPERS, "sources"},
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,

@@ -300,7 +300,7 @@ def test_the_default_model_learns_its_kernel():
     error = np.sqrt(np.mean((model.predict(X[400:]) - y[400:]) ** 2))
     assert error < 0.3 * y.std()
     assert model.best_rmse_ == pytest.approx(error, rel=0.5)
-    assert model.relevances_[[0, 5]].sum() > 0.8
+    assert model.kernel_shares_[[0, 5]].sum() > 0.8
     assert isinstance(model.kernel_, Product)
     assert model.model_.refine
     mean, deviation = model.predict(X[400:], return_std=True)
@@ -498,7 +498,7 @@ def test_equal_rates_win_where_nothing_is_to_be_learned():
     X = rng.normal(size=(300, 60))
     y = X.sum(axis=1) / 8.0 + 0.05 * rng.normal(size=300)
     model = KernelRidgeCV(random_state=0).fit(X[:200], y[:200])
-    assert model.relevances_.max() < 4.0 / 60
+    assert model.kernel_shares_.max() < 4.0 / 60
     assert model.score(X[200:], y[200:]) > 0.6
 
 
@@ -506,7 +506,7 @@ def test_noise_columns_drop_out():
     X, y = uneven(500)
     noise = np.random.default_rng(1).normal(size=(500, 60))
     model = KernelRidgeCV(random_state=0).fit(np.hstack([X, noise])[:400], y[:400])
-    assert model.relevances_[8:].sum() < 0.02
+    assert model.kernel_shares_[8:].sum() < 0.02
 
 
 def test_reported_errors_come_from_rows_that_chose_nothing():
@@ -578,7 +578,7 @@ def test_maps_and_models_take_learned_kernels():
         features.fit(X)
     gaussian = KernelRidgeCV(NystromFeatures(20), alphas=[1.0]).fit(X / X.std(axis=0), y)
     with pytest.raises(AttributeError, match="need a rate for each column"):
-        gaussian.relevances_  # noqa: B018
+        gaussian.kernel_shares_  # noqa: B018
 
 
 def test_an_exact_ridge_of_few_rows_is_solved_at_once():
@@ -692,8 +692,8 @@ def test_a_classifier_says_what_it_learned() -> None:
     y = X[:, 1] ** 2 + 0.3 * rng.normal(size=300) > 0.5
     model = KernelRidgeClassifier(random_state=0).fit(X, y)
     assert isinstance(model.kernel_, Product)
-    assert model.relevances_.argmax() == 1
-    np.testing.assert_allclose(model.relevances_.sum(), 1.0)
+    assert model.kernel_shares_.argmax() == 1
+    np.testing.assert_allclose(model.kernel_shares_.sum(), 1.0)
 
 
 def test_every_model_on_a_learned_kernel_tells_which_columns_matter():
@@ -710,8 +710,8 @@ def test_every_model_on_a_learned_kernel_tells_which_columns_matter():
         "map": AdaptiveFeatures(20, kernel="learned", random_state=0).fit(X, y),
     }
     for name, model in models.items():
-        assert model.relevances_.shape == (3,), name
-        assert model.relevances_[1] > 0.9, name
+        assert model.kernel_shares_.shape == (3,), name
+        assert model.kernel_shares_[1] > 0.9, name
         assert isinstance(model.kernel_, Product), name
 
 
@@ -728,5 +728,5 @@ def test_components_and_clusters_ignore_targets_unless_a_kernel_is_learned_from_
             model.fit(X)
     with pytest.raises(ValueError, match="learns the kernel of a view from the other one"):
         KernelCCA(1, learned, features).fit(X, sp.csr_array(np.c_[y, y]))
-    with pytest.raises(AttributeError, match="relevances need a rate for each column"):
-        _ = features.fit(X).relevances_
+    with pytest.raises(AttributeError, match="shares need a rate for each column"):
+        _ = features.fit(X).kernel_shares_

@@ -619,7 +619,7 @@ def test_rare_classes_are_judged_and_explained_by_log_loss() -> None:
     assert importances["a"] > 3 * abs(importances["c"])
     counts = np.array(model.facts_["confusion"]["counts"])
     assert counts.sum() == model.facts_["test rows"]
-    said = model.explain()
+    said = model.summary()
     assert "Confusion matrix" in said
     assert "Permutation importance (increase in log loss)" in said
     weighted = TableModel("y", class_weight="balanced", **options).fit(rare())

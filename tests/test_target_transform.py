@@ -238,7 +238,7 @@ def test_tables_learn_prices(tmp_path):
     table = {"size": X[:, 0], "place": X[:, 1], "other": X[:, 2], "price": y}
     model = TableModel("price").fit(table)
     assert model.model_.target_transform_.name == "log"
-    assert "Learned target:   log(price)\n" in model.explain()
+    assert "Learned target:   log(price)\n" in model.summary()
     assert explain(model).title == "regression of 'log(price)'"
     save(model, tmp_path / "price.ks")
     again = load(tmp_path / "price.ks")
@@ -247,6 +247,6 @@ def test_tables_learn_prices(tmp_path):
     np.testing.assert_allclose(model.predictor()(row), model.predict(table)[0], rtol=1e-6)
     plain = TableModel("price", target_transform=None).fit(table)
     assert plain.model_.target_transform_ is None
-    assert "Learned target" not in plain.explain()
+    assert "Learned target" not in plain.summary()
     with pytest.raises(ValueError, match="is for a regression with a learned"):
         TableModel("price", target_transform="log", gamma=0.1).fit(table)

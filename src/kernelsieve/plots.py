@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_kernel_values",
-    "plot_relevances",
     "plot_ridge_path",
     "plot_spectrum",
     "plot_table_model",
@@ -166,45 +165,6 @@ def _draw_pairs(ax: Axes, exact: NDArray[np.float64], approximate: NDArray[np.fl
     ends = [exact.min(), exact.max()]
     ax.plot(ends, ends, color=RED, lw=1.3, ls="--", label="exact")
     ax.legend(frameon=False, loc="upper left")
-
-
-def plot_relevances(model: Any, ax: Axes | None = None, most: int = 20) -> Axes:
-    """The columns that a learned kernel depends on, with their shares of the rates.
-
-    Parameters
-    ----------
-    model : FeatureMap, or a model on one
-        Fitted, with a learned kernel.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-    most : int, default 20
-        How many columns to show.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
-    >>> import numpy as np
-    >>> from kernelsieve import KernelRidgeCV
-    >>> from kernelsieve.plots import plot_relevances
-    >>> X = np.random.default_rng(0).normal(size=(100, 2))
-    >>> plot_relevances(KernelRidgeCV(random_state=0).fit(X, X[:, 0] ** 2)).get_xlabel()
-    'share of the rates'
-    """
-    ax = axes_for(ax)
-    shares = model.relevances_
-    names = getattr(model, "feature_names_in_", [f"column {i}" for i in range(len(shares))])
-    order = np.argsort(-shares, kind="stable")[:most]
-    order = order[shares[order] > 0]
-    ax.barh(np.arange(len(order)), shares[order], color=BLUE)
-    ax.set_yticks(np.arange(len(order)), [str(names[i]) for i in order])
-    ax.invert_yaxis()
-    ax.set_xlabel("share of the rates")
-    return ax
 
 
 def plot_ridge_path(model: KernelRidgeCV, ax: Axes | None = None) -> Axes:

@@ -434,7 +434,7 @@ def _table_answers(estimator: TableModel, X: Any) -> dict[str, Any]:
         "transform": estimator.transform(table),
         "predict": estimator.predict(table),
         "names": estimator.get_feature_names_out(),
-        "text": np.array([estimator.explain()]),
+        "text": np.array([estimator.summary()]),
     }
     if estimator.task_ == "classification":
         found["chances"] = estimator.predict_proba(table)

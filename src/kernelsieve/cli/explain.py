@@ -47,8 +47,9 @@ def explain(
     """Explain a model by effects of columns and of pairs of columns.
 
     A model is taken apart exactly, in the units of the table; no data are
-    needed. Models that are no sums of products of columns are explained by
-    permutation importance, and need --data for more.
+    needed. A page shows values where you point at its plots. Models that are
+    not sums of products of columns are explained by permutation importance,
+    and need --data for more.
 
     [bold]Examples[/bold]
 
@@ -58,7 +59,8 @@ def explain(
     """
     require_files(*(path for path in (model, rows, data) if path is not None))
     from kernelsieve.explanation import Probe
-    from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
+    from kernelsieve.explanation.words import printable
+    from kernelsieve.tables.facts import column_lines, confusion_lines, summary_lines
     from kernelsieve.tables.writers import check_writable
 
     with _errors():
@@ -161,10 +163,16 @@ def _plain(found: Any, values: ShapleyValues | None) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if hasattr(found, "parts"):
         content["parts"] = [
-            {"columns": part.columns, "share": part.share, "deviation": part.deviation}
+            {
+                "columns": part.columns,
+                "share": part.share,
+                "standard error": part.error,
+                "deviation": part.deviation,
+            }
             for part in found.parts
         ]
         content["importance"] = found.importance
+        content["importance errors"] = found.importance_errors
     elif found is not None:
         content["importance"] = found.importance
     if values is not None:
@@ -177,21 +185,27 @@ def _plain(found: Any, values: ShapleyValues | None) -> dict[str, Any]:
 
 
 def _row_text(values: ShapleyValues) -> str:
-    """The largest Shapley values of the first rows, a line for each."""
-    if values.values.ndim == 3:
-        return "Rows are explained for one class at a time: use --class."
-    lines = [f"Rows (mean {values.base:.4g}, then the largest steps to the prediction)"]
-    for number, (phi, row) in enumerate(zip(values.values, values.data, strict=True)):
-        if number == SHOWN_ROWS:
+    """The largest Shapley values of the first rows, a line or two for each."""
+    from kernelsieve.explanation.words import number, percent, printable, value_text
+
+    lines = ["Rows: the prediction, and the largest steps to it from the mean"]
+    for row in range(len(values.values)):
+        if row == SHOWN_ROWS:
             lines.append(f"  ... and {len(values.values) - SHOWN_ROWS} more")
             break
+        one, said = values, ""
+        if values.probabilities is not None and values.classes is not None:
+            chances = values.probabilities[row]
+            if values.values.ndim == 3:
+                one = values.of_class(int(chances.argmax()))
+            assert one.classes is not None
+            place = one.classes.explained_place
+            said = f"{one.classes.names[place]} {percent(chances[place])}, log-odds "
+        phi = one.values[row]
         order = sorted(range(len(phi)), key=lambda i: -abs(phi[i]))[:SHOWN_COLUMNS]
-        steps = ", ".join(f"{values.names[i]}={_short(row[i])} {phi[i]:+.3g}" for i in order)
-        from kernelsieve.tables.facts import printable
-
-        lines.append(printable(f"{number + 1:>3}: {values.base + phi.sum():.4g}: {steps}", 120))
+        steps = [
+            f"{one.names[i]}={value_text(one.data[row, i])} {number(phi[i], 3, '+')}" for i in order
+        ]
+        text = f"{row + 1:>3}: {said}{number(one.base + phi.sum())}: {', '.join(steps)}"
+        lines += [printable(line) for line in wrap(text, 80, subsequent_indent=" " * 5)]
     return "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelsieve._native import anova as native
 from kernelsieve._parallel import map_row_blocks, ordered_row_blocks
+from kernelsieve.explanation.sampling import Rest, n_drawn
 from kernelsieve.explanation.sums import Input, SumOfProducts, factors_of
 from kernelsieve.kernels.subsets import Subset, SubsetTree
 
@@ -26,13 +27,13 @@ Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 2**22  # of products times rows at once
 COVARIANCE_ENTRIES = 2**21  # of columns times products times products at once
-PAIRED_INPUTS = 64  # whose pairs are all listed: those with the most interactions
+PAIRED_INPUTS = 40  # whose pairs are listed: those with the most interactions
+SMALLEST_BEYOND = 1e-5  # share of an input's interactions, for its pairs to be listed
 ALL_SUBSETS = 10  # up to so many columns, parts of all orders are listed
 HIGHEST_ORDER = 3  # beyond, up to this order
-MOST_PRODUCTS = 2048  # whose covariances are summed; beyond, higher orders are estimated
-SAMPLED_ENTRIES = 2**23  # rows times products of such estimates ...
-SAMPLED_ROWS = (512, 4096)  # ... with so many rows from the product of the distributions
-ROUNDING = 1e-7  # of the variance, that sums of covariances may lose
+MOST_COVARIANCES = 2**30  # columns times products times products; beyond, rows are drawn
+# Rounding error that sums of covariances may have, as a bound on the share of the largest part.
+ROUNDING = 1e-4
 # Parts of three and more columns are looked for among columns whose interactions have this share.
 SMALLEST_SHARE = 1e-4
 MOST_PARTS = 1024
@@ -52,8 +53,13 @@ class Variances:
         Of each input's own part, and of all parts that it takes part in.
     by_order : ndarray of shape (4,)
         Of all parts of one input, of two, of three, and of more.
-    exact : bool
-        Whether those of three and more inputs are exact; else they are estimates on drawn rows.
+    n_drawn : int
+        The rows on which parts were estimated: those of three and more inputs, and pairs that are
+        not listed. 0 if all is exact.
+    total_errors : ndarray of shape (n_inputs,)
+        Standard errors of ``totals / total``.
+    part_errors : dict of subset to float
+        Standard errors of the shares of estimated parts.
     """
 
     total: float
@@ -61,7 +67,9 @@ class Variances:
     first: Array
     totals: Array
     by_order: Array
-    exact: bool
+    n_drawn: int
+    total_errors: Array
+    part_errors: dict[Subset, float]
 
 
 class Decomposition:
@@ -72,12 +80,19 @@ class Decomposition:
     model : SumOfProducts
     inputs : sequence of Input
     n_jobs : int or None
+    most_covariances : int
+        Of columns times products times products whose sums are exact; with more, rows are drawn.
     """
 
     def __init__(
-        self, model: SumOfProducts, inputs: Sequence[Input], n_jobs: int | None = None
+        self,
+        model: SumOfProducts,
+        inputs: Sequence[Input],
+        n_jobs: int | None = None,
+        most_covariances: int = MOST_COVARIANCES,
     ) -> None:
         self.model, self.inputs, self.n_jobs = model, list(inputs), n_jobs
+        self.most_covariances = most_covariances
         self.active, self.functions, self.members = factors_of(model, inputs)
         self.places = {number: place for place, number in enumerate(self.active)}
         # Of each active input: its functions at its values, and their means.
@@ -198,26 +213,77 @@ class Decomposition:
         more than a negligible share of interactions.
         """
         n, d = len(self.inputs), len(self.active)
-        parts: dict[Subset, float] = {(i,): self._grid_variance((i,)) for i in self.active}
-        first, totals = np.zeros(n), np.zeros(n)
-        first[self.active] = [parts[i,] for i in self.active]
-        few = self.n_products <= MOST_PRODUCTS
-        exact = few and self._rounding() <= ROUNDING * max(parts.values(), default=0.0)
-        higher, sums = self._totals() if exact else self._sampled_totals()
+        mains: dict[Subset, Array] = {(i,): self.grid((i,)) for i in self.active}
+        parts: dict[Subset, float] = {s: self._variance(s, grid) for s, grid in mains.items()}
+        first = np.zeros(n)
+        first[self.active] = list(parts.values())
+        if d > 2 and not self._can_be_summed(max(parts.values())):
+            return self._estimated(mains, parts, first)
+        totals = np.zeros(n)
+        higher, sums = self._totals()
         totals[self.active] = np.maximum(sums, first[self.active])
-        largest = sorted(self.active, key=lambda i: first[i] - totals[i])[:PAIRED_INPUTS]
-        pairs: dict[Subset, float] = {
-            s: self._grid_variance(s) for s in combinations(sorted(largest), 2)
-        }
-        if d <= PAIRED_INPUTS:
-            higher[0] = sum(pairs.values())
+        pairs = self._paired(totals - first, float(first.sum()))
+        parts |= {s: self._variance(s, self.grid(s)) for s in pairs}
+        if len(pairs) == d * (d - 1) // 2:
+            higher[0] = sum(parts[s] for s in pairs)
         by_order = np.maximum(np.concatenate([[first.sum()], higher]), 0.0)
         total = float(by_order.sum())
-        parts |= pairs
         subsets = self._higher_subsets(total, parts, first, totals, d)
-        found = self._tree_variances(subsets) if exact else self._sampled_variances(subsets)
-        parts |= dict(zip(subsets, found.tolist(), strict=True))
-        return Variances(total, parts, first, totals, by_order, exact)
+        parts |= dict(zip(subsets, self._tree_variances(subsets).tolist(), strict=True))
+        return Variances(total, parts, first, totals, by_order, 0, np.zeros(n), {})
+
+    def _estimated(
+        self, mains: dict[Subset, Array], parts: dict[Subset, float], first: Array
+    ) -> Variances:
+        """The same where only parts of one and two inputs are exact, and rows show the rest."""
+        n, d = len(self.inputs), len(self.active)
+        rest = self._at_drawn_rows()
+        for subset, grid in mains.items():
+            self._subtract(rest, subset, grid)
+        beyond, totals = np.zeros(n), first.copy()
+        beyond[self.active] = rest.column_squares().mean(axis=1)
+        by_order = np.zeros(4)
+        by_order[0] = first.sum()
+        parts = dict(parts)
+        pairs = self._paired(beyond, float(first.sum()))
+        for subset in pairs:
+            grid = self.grid(subset)
+            parts[subset] = self._variance(subset, grid)
+            totals[list(subset)] += parts[subset]
+            by_order[1] += parts[subset]
+            self._subtract(rest, subset, grid)
+        if len(pairs) == d * (d - 1) // 2:
+            rest.orders[0] = 0.0  # all of them are known
+        squares = rest.column_squares()
+        totals[self.active] += squares.mean(axis=1)
+        by_order[1:] += rest.order_squares().mean(axis=1)
+        total = float(by_order.sum())
+        errors = np.zeros(n)
+        errors[self.active] = rest.share_errors(
+            squares, totals[self.active] / (total or 1.0), total
+        )
+        subsets = self._higher_subsets(total, parts, first, totals, d)
+        part_errors = {}
+        for subset in subsets:
+            values = np.square(self._at_drawn(subset)).sum(axis=-1)
+            parts[subset] = float(values.mean())
+            share = np.array([parts[subset] / (total or 1.0)])
+            error = rest.share_errors(values[None], share, total)[0]
+            part_errors[subset] = float(error)
+        return Variances(total, parts, first, totals, by_order, rest.n_rows, errors, part_errors)
+
+    def _can_be_summed(self, largest: float) -> bool:
+        """Whether sums over all pairs of products are cheap and exact enough."""
+        entries = len(self.active) * self.n_products**2
+        return entries <= self.most_covariances and self._rounding() <= ROUNDING * largest
+
+    def _paired(self, beyond: Array, scale: float) -> list[Subset]:
+        """Pairs of the inputs that have the most beyond their own parts; all of few inputs."""
+        largest = sorted(self.active, key=lambda i: -beyond[i])[:PAIRED_INPUTS]
+        if len(self.active) > ALL_SUBSETS:
+            scale = max(scale, float(beyond.max()))
+            largest = [i for i in largest if beyond[i] > SMALLEST_BEYOND * scale]
+        return list(combinations(sorted(largest), 2))
 
     def _higher_subsets(
         self, total: float, parts: dict[Subset, float], first: Array, totals: Array, d: int
@@ -238,8 +304,8 @@ class Decomposition:
             candidates.remove(min(candidates, key=lambda i: beyond[i]))
         return []
 
-    def _grid_variance(self, subset: Subset) -> float:
-        squares = np.square(self.grid(subset)).sum(axis=-1)
+    def _variance(self, subset: Subset, grid: Array) -> float:
+        squares = np.square(grid).sum(axis=-1)
         for number in subset:
             squares = self.inputs[number].weights @ squares
         return float(squares)
@@ -253,28 +319,47 @@ class Decomposition:
         largest = np.square(sizes @ np.abs(self.model.weights)).sum()
         return float(np.finfo(np.float64).eps * largest)
 
+    # --- drawn rows ------------------------------------------------------------------------------
+
     @cached_property
-    def _drawn(self) -> dict[int, Array]:
-        """Rows from the product of the distributions, by input."""
+    def _drawn(self) -> dict[int, NDArray[np.int64]]:
+        """Rows from the product of the distributions: the numbers of each input's values."""
         rng = np.random.default_rng(0)
-        drawn = {}
-        for number in self.active:
-            one = self.inputs[number]
-            chosen = rng.choice(len(one.weights), self._n_drawn, p=one.weights / one.weights.sum())
-            drawn[number] = one.values[chosen]
-        return drawn
+        size = n_drawn(self.n_products, len(self.active))
+        weights = {number: self.inputs[number].weights for number in self.active}
+        return {i: rng.choice(len(w), size, p=w / w.sum()) for i, w in weights.items()}
 
-    @property
-    def _n_drawn(self) -> int:
-        return int(np.clip(SAMPLED_ENTRIES // self.n_products, *SAMPLED_ROWS))
+    def _centred_drawn(self, number: int, rows: slice) -> Array:
+        """t of one input at drawn rows: shape (s, B)."""
+        place = self.places[number]
+        return self._own(place)[:, self._drawn[number][rows]][self.members[place]]
 
-    def _sampled_totals(self) -> tuple[Array, Array]:
-        """Estimates of what ``_totals`` computes, from values of the parts on drawn rows."""
+    def _subtract(self, rest: Rest, subset: Subset, grid: Array) -> None:
+        """Take a part, given at all combinations of values, out of what drawn rows show."""
+        values = grid[tuple(self._drawn[i] for i in subset)]
+        rest.subtract([self.places[i] for i in subset], values)
+
+    def _at_drawn(self, subset: Subset) -> Array:
+        """A part at the drawn rows: shape (n_drawn, outputs)."""
+        coefficients = self._coefficients(subset)[:, None]
+
+        def block(rows: slice) -> Array:
+            vectors = coefficients
+            for number in subset:
+                vectors = vectors * self._centred_drawn(number, rows)
+            return vectors.T @ self.model.weights
+
+        size = max(1, BLOCK_ENTRIES // self.n_products)
+        count = len(self._drawn[self.active[0]])
+        return np.concatenate(map_row_blocks(block, count, size, self.n_jobs))
+
+    def _at_drawn_rows(self) -> Rest:
+        """Sums of parts at the drawn rows, by column and by order."""
         d, weights = len(self.active), self.model.weights
 
-        def block(rows: slice) -> tuple[Array, Array]:
+        def block(rows: slice) -> Rest:
             size = rows.stop - rows.start
-            parts = [self._centred(i, self._drawn[i][rows]) for i in self.active]
+            parts = [self._centred_drawn(i, rows) for i in self.active]
             by_order = [np.ones((self.n_products, size))]  # by the number of parts in a product
             for place, part in enumerate(parts):
                 mean = self.means[place][:, None]
@@ -288,29 +373,20 @@ class Decomposition:
             after = [np.ones((self.n_products, size))]
             for place in range(d - 1, 0, -1):
                 after.append(after[-1] * (parts[place] + self.means[place][:, None]))
-            before, totals = np.ones((self.n_products, size)), np.zeros(d)
+            before, with_column = np.ones((self.n_products, size)), []
             for place, part in enumerate(parts):
-                with_it = (before * part * after[d - 1 - place]).T @ weights
-                totals[place] = np.square(with_it).sum()
+                with_column.append((before * part * after[d - 1 - place]).T @ weights)
                 before = before * (part + self.means[place][:, None])
             by_order.append(before - sum(by_order))
-            sums = [np.square(one.T @ weights).sum() for one in by_order[2:]]
-            return np.array([*sums, *[0.0] * (3 - len(sums))]), totals
+            orders = [one.T @ weights for one in by_order[2:]]
+            return Rest(np.array(with_column), np.array(orders))
 
-        higher, totals = np.zeros(3), np.zeros(d)
         size = max(1, BLOCK_ENTRIES // (self.n_products * (d + 4)))
-        for some, more in ordered_row_blocks(block, self._n_drawn, size, self.n_jobs):
-            higher += some / self._n_drawn
-            totals += more / self._n_drawn
-        return higher, totals
-
-    def _sampled_variances(self, subsets: list[Subset]) -> Array:
-        """Mean squares of parts on drawn rows."""
-        return np.array(
-            [
-                np.square(self.part(subset, [self._drawn[i] for i in subset])).sum() / self._n_drawn
-                for subset in subsets
-            ]
+        count = len(self._drawn[self.active[0]])
+        found = map_row_blocks(block, count, size, self.n_jobs)
+        return Rest(
+            np.concatenate([one.with_column for one in found], axis=1),
+            np.concatenate([one.orders for one in found], axis=1),
         )
 
     def values(self, rows: dict[int, Array]) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelsieve.explanation.words import number, percent, value_text
 from kernelsieve.plots import BLUE, GREY, RED, axes_for, quiet, shortened
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def curve(found: Explanation, columns: tuple[str, ...], ax: Axes | None = None) 
     values, weights = effect.values[0], effect.weights[0]
     lines = effect.effect.reshape(len(values), -1)
     bands = None if effect.deviation is None else effect.deviation.reshape(lines.shape)
-    if values.dtype.kind in "fiu":
+    if values.dtype.kind in "fiuM":
         _lines(ax, values, lines, bands, found.outputs)
         _rug(ax, values, weights)
     else:
@@ -64,7 +65,7 @@ def _lines(
 
 def _rug(ax: Axes, values: NDArray[Any], weights: NDArray[Any]) -> None:
     """Where the rows are: one tick for each value, taller with more rows."""
-    known = np.isfinite(values.astype(np.float64))
+    known = ~np.isnat(values) if values.dtype.kind == "M" else np.isfinite(values.astype(float))
     heights = 0.02 + 0.06 * (weights[known] / weights[known].max()) ** 0.5
     transform = ax.get_xaxis_transform()
     ax.vlines(values[known], 0, heights, color=GREY, lw=0.5, alpha=0.6, transform=transform)
@@ -100,8 +101,9 @@ def surface(found: Explanation, columns: tuple[str, ...], ax: Axes | None = None
     title = " × ".join(shortened(name, 18) for name in columns)
     share = next((p.share for p in found.interactions if set(p.columns) == set(columns)), 0.0)
     if found.outputs:
-        heights = heights[..., -1]
-        title += f", output {found.outputs[-1]}"
+        largest_output = int(np.square(heights).sum(axis=(0, 1)).argmax())
+        heights = heights[..., largest_output]
+        title += f", {found.outputs[largest_output]}"
     largest = float(np.abs(heights).max()) or 1.0
     edges = [_edges(ax, axis, values) for axis, values in zip("xy", effect.values, strict=True)]
     mesh = ax.pcolormesh(
@@ -115,8 +117,10 @@ def surface(found: Explanation, columns: tuple[str, ...], ax: Axes | None = None
     return quiet(ax)
 
 
-def _edges(ax: Axes, axis: str, values: NDArray[Any]) -> NDArray[np.float64]:
+def _edges(ax: Axes, axis: str, values: NDArray[Any]) -> Any:
     """Cells around values; levels get names."""
+    if values.dtype.kind == "M":
+        return _edges(ax, axis, values.astype(np.int64).astype(float)).astype("datetime64[s]")
     if values.dtype.kind not in "fiu":
         set_ticks = ax.set_xticks if axis == "x" else ax.set_yticks
         names = [shortened(str(value), 12) for value in values]
@@ -151,6 +155,8 @@ def waterfall(values: ShapleyValues, row: int, top: int, ax: Axes | None = None)
     """From the mean to the prediction of one row, column by column."""
     ax = axes_for(ax)
     phi, base = values.values[row], values.base
+    if phi.ndim == 2 and values.probabilities is not None:  # of the likeliest class
+        return waterfall(values.of_class(int(values.probabilities[row].argmax())), row, top, ax)
     if phi.ndim == 2:
         raise ValueError("a waterfall shows one output: pass output= to explain")
     order = np.argsort(-np.abs(phi), kind="stable")
@@ -165,18 +171,32 @@ def waterfall(values: ShapleyValues, row: int, top: int, ax: Axes | None = None)
     for place, (_, step) in enumerate(steps):
         ax.barh(place, step, left=start, color=RED if step > 0 else BLUE, height=0.7)
         ax.plot([start + step] * 2, [place - 0.35, place + 1.35], color=GREY, lw=0.6)
-        ax.text(max(start, start + step), place, f" {step:+.3g}", va="center", fontsize=8)
+        ax.text(
+            max(start, start + step), place, f" {number(step, 3, '+')}", va="center", fontsize=8
+        )
         start += step
     ax.axvline(float(base), color=GREY, lw=0.8, ls=":")
     ax.set_yticks(np.arange(len(steps)), [name for name, _ in steps], fontsize=8)
     ax.use_sticky_edges = False  # a bar that ends at the axis looks cut
     ax.margins(x=0.15)
-    ax.set_title(f"mean {float(base):.4g}, prediction {start:.4g}", loc="left", fontsize=10)
+    ax.set_title(waterfall_title(values, row, start), loc="left", fontsize=10)
     return quiet(ax)
 
 
+def waterfall_title(values: ShapleyValues, row: int, prediction: float) -> str:
+    """From where to where: numbers, and for a classifier probabilities."""
+    if values.classes is None or values.probabilities is None:
+        return f"mean {number(values.base)}, prediction {number(prediction)}"
+    k = values.classes.explained_place
+    chance = percent(float(values.probabilities[row, k]))
+    return (
+        f"{shortened(values.classes.explained, 20)}: probability {chance}, "
+        f"log-odds {number(prediction, 3)} (mean {number(values.base, 3)})"
+    )
+
+
 def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else shortened(str(value), 14)
+    return shortened(value_text(value), 16)
 
 
 def overview(found: Explanation, top: int) -> Figure:
@@ -195,4 +215,19 @@ def overview(found: Explanation, top: int) -> Figure:
 
 
 def _what(found: Explanation) -> str:
+    if found.unit:
+        return f"effect on {shortened(found.unit, 30)}"
     return f"effect on {shortened(found.target, 20)}" if found.target else "effect"
+
+
+def importances(found: Explanation, top: int, ax: Axes | None = None) -> Axes:
+    """The importances of columns as bars, with two standard errors where they are estimated."""
+    ax = axes_for(ax)
+    names = list(found.importance)[:top][::-1]
+    places = np.arange(len(names))
+    errors = [200 * found.importance_errors[name] for name in names]
+    bars = [100 * found.importance[name] for name in names]
+    ax.barh(places, bars, color=BLUE, xerr=errors if any(errors) else None, ecolor=GREY)
+    ax.set_yticks(places, [shortened(name, 34) for name in names], fontsize=8)
+    ax.set_xlabel("% of the variance, alone and with other columns")
+    return quiet(ax)

@@ -10,12 +10,25 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve.explanation.anova import Decomposition
+from kernelsieve.explanation.classes import ClassScale
+from kernelsieve.explanation.duplicates import merged, same_inputs
 from kernelsieve.explanation.explanation import Explanation
 from kernelsieve.explanation.parts import PartsDecomposition
 from kernelsieve.explanation.probing import Probe, probe
-from kernelsieve.explanation.sums import NotProductsError, Sum, SumOfParts, products_of
+from kernelsieve.explanation.sums import (
+    NotProductsError,
+    Sum,
+    SumOfParts,
+    innermost,
+    products_of,
+    recombined,
+)
 from kernelsieve.explanation.views import view_of
-from kernelsieve.tables.model import TableModel
+
+LOCAL = (
+    "The model also corrects predictions by the errors of training rows nearby. This correction "
+    "has no parts: the parts add up to the prediction without it."
+)
 
 
 def explain(
@@ -30,8 +43,9 @@ def explain(
     """Say what a fitted model has learned: effects of columns and their interactions.
 
     A model on product features, or on a product kernel, is taken apart exactly: into a constant, a
-    curve for each column, a surface for each pair, and so on. A classifier is explained by its
-    decision function. Other models are explained by permutation importance and accumulated local
+    curve for each column, a surface for each pair, and so on. A classifier is explained by the
+    log-odds of each class against the (geometric) mean of the others. Columns that say the same are
+    explained together. Other models are explained by permutation importance and accumulated local
     effects, and need X and y.
 
     Parameters
@@ -73,43 +87,47 @@ def explain(
         products = products_of(view.model)
     except NotProductsError as error:
         return probe(view, X, y, str(error), output)
-    classes = getattr(model, "classes_", None) if _is_classifier(model) else None
+    classes = ClassScale.of(view.model, view.classes)
+    if classes is not None:
+        products = recombined(products, classes.margins)
     products, outputs = _chosen_output(products, classes, output)
+    if classes is not None and output is not None:
+        classes = replace(classes, chosen=classes.place(output))
+    inputs, same = view.inputs(), []
+    rows = products.rows if X is None else view.some_rows(X)
+    for first, *others in same_inputs(inputs, rows, products.columns):
+        inputs[first] = merged(inputs[first], [inputs[k] for k in others], rows)
+        same.append((first, *others))
+    left_out = {k for group in same for k in group[1:]}
+    kept = [k for k in range(len(inputs)) if k not in left_out]
     decomposition: Decomposition | PartsDecomposition
     if isinstance(products, SumOfParts):
-        decomposition = PartsDecomposition(products, view.inputs(), n_jobs)
+        decomposition = PartsDecomposition(products, [inputs[k] for k in kept], n_jobs)
     else:
-        decomposition = Decomposition(products, view.inputs(), n_jobs)
+        decomposition = Decomposition(products, [inputs[k] for k in kept], n_jobs)
     return Explanation(
-        decomposition, view.read, view.show, title=view.title, target=view.target, outputs=outputs
+        decomposition,
+        view.read,
+        lambda given: view.show(given)[:, kept],
+        same={inputs[group[0]].name: tuple(inputs[k].name for k in group[1:]) for group in same},
+        title=view.title,
+        target=view.target,
+        outputs=outputs,
+        classes=classes,
+        note=LOCAL if hasattr(innermost(view.model), "local_") else "",
     )
 
 
-def _is_classifier(model: Any) -> bool:
-    if isinstance(model, TableModel):
-        return model.task_ == "classification"
-    return hasattr(model, "classes_")
-
-
-def _chosen_output(products: Sum, classes: Any, output: Any) -> tuple[Sum, list[str]]:
+def _chosen_output(products: Sum, classes: ClassScale | None, output: Any) -> tuple[Sum, list[str]]:
     """The sum of the output that is asked for, and the names of outputs where there are several."""
     count = products.weights.shape[1]
-    labels = list(range(count)) if classes is None else np.asarray(classes).tolist()
+    labels = list(range(count)) if classes is None else classes.labels
     if output is None:
-        return products, [str(label) for label in labels] if count > 1 else []
+        names = [str(label) for label in labels] if classes is None else classes.names
+        return products, names if count > 1 else []
     if output not in labels:
         raise ValueError(f"output={output!r} is not one of {labels}")
     k = labels.index(output)
     if count == 1:  # one score tells two classes apart: it is that of the second
-        return _negative(products) if classes is not None and k == 0 else products, []
-    # Bands are of the regression of all outputs, with a noise of each.
-    weights, offset = products.weights[:, [k]], products.offset[[k]]
-    return replace(products, weights=weights, offset=offset, uncertainty=None), []
-
-
-def _negative(products: Sum) -> Sum:
-    """The same sum with the other sign."""
-    turned = replace(products, weights=-products.weights, offset=-products.offset)
-    if isinstance(turned, SumOfParts) and turned.linear is not None:
-        return replace(turned, linear=-turned.linear)
-    return turned
+        return recombined(products, np.array([[1.0 if len(labels) == 1 or k == 1 else -1.0]])), []
+    return recombined(products, np.eye(count)[:, [k]]), []

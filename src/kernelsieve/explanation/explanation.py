@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.explanation.anova import Array, Decomposition
+from kernelsieve.explanation.classes import ClassScale
 from kernelsieve.explanation.parts import PartsDecomposition
 from kernelsieve.kernels.subsets import Subset
 
@@ -33,11 +34,14 @@ class Part:
         Its variance, in squared units of the target.
     share : float
         Its share of the variance of the model.
+    error : float
+        The standard error of the share; 0 where it is exact, as it is for one and two columns.
     """
 
     columns: tuple[str, ...]
     variance: float
     share: float
+    error: float = 0.0
 
     @property
     def name(self) -> str:
@@ -65,11 +69,13 @@ class Effect:
     values : tuple of ndarray
         The values of each column, in its own units.
     effect : ndarray of shape (n_1,) or (n_1, n_2), with an axis more for several outputs
-        In units of the target (a classifier's decision function).
+        In units of the target; log-odds of a classifier (see ``explain``).
     deviation : ndarray of the same shape, or None
         Posterior standard deviation; None where the model does not know it.
     weights : tuple of ndarray
         The share of rows at each value.
+    probabilities : ndarray with an axis more, or None
+        Of the classes of a classifier, where only these columns differ from the mean.
     """
 
     columns: tuple[str, ...]
@@ -77,6 +83,7 @@ class Effect:
     effect: Array
     deviation: Array | None
     weights: tuple[Array, ...]
+    probabilities: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,26 @@ class ShapleyValues:
     data : ndarray of shape (n, d)
         The rows, as the user gave them.
     names : tuple of str
+    classes : ClassScale or None
+        Of a classifier, whose values are log-odds.
+    probabilities : ndarray of shape (n, n_classes) or None
+        What a classifier predicts for the rows.
     """
 
     values: Array
     base: Any
     data: NDArray[Any]
     names: tuple[str, ...]
+    classes: ClassScale | None = None
+    probabilities: Array | None = None
+
+    def of_class(self, k: int) -> ShapleyValues:
+        """The values of one class, where there are those of all classes."""
+        assert self.classes is not None
+        classes = replace(self.classes, chosen=k)
+        if self.values.ndim == 2:
+            return replace(self, classes=classes)
+        return replace(self, values=self.values[..., k], base=self.base[k], classes=classes)
 
     def to_shap(self) -> Any:
         """Return a ``shap.Explanation``, for the plots of shap.
@@ -125,6 +146,9 @@ class Explanation:
     ----------
     names : tuple of str
         The columns.
+    same : dict of str to tuple of str
+        Columns that say the same as another one, by its name: they are explained together, under
+        that name, which stands for all of them in ``effect``, too.
     constant : float, or ndarray of shape (n_outputs,)
         The mean of the model.
     variance : float
@@ -134,13 +158,20 @@ class Explanation:
     effects, interactions : list of Part
         Those of one column, and those of several.
     importance : dict of str to float
-        The share of all parts that a column takes part in (its total Sobol index), largest first.
+        The share of all parts that a column takes part in (its total Sobol index), largest first:
+        its parts alone and in pairs, exactly, and those of more columns, exactly or estimated.
+    importance_errors : dict of str to float
+        Standard errors of the importances; 0 where they are exact.
+    n_sampled : int
+        The rows on which parts of three and more columns were estimated; 0 if all is exact.
     order_shares : tuple of float
         The shares of single columns, pairs, triples, and more.
     remainder : float
         The share of the parts that are not listed.
     outputs : list of str
         Names of the outputs (classes), if there are several.
+    note : str
+        What the model does that has no parts; empty for most models.
 
     Examples
     --------
@@ -163,8 +194,13 @@ class Explanation:
         title: str,
         target: str = "",
         outputs: Sequence[str] = (),
+        classes: ClassScale | None = None,
+        note: str = "",
+        same: dict[str, tuple[str, ...]] | None = None,
     ) -> None:
+        self.same = same or {}
         self._decomposition, self._read, self._show = decomposition, read, show
+        self.classes, self.note = classes, note
         self.title, self.target, self.outputs = title, target, list(outputs)
         self.names = tuple(one.name for one in decomposition.inputs)
 
@@ -186,7 +222,12 @@ class Explanation:
         found = self._decomposition.variances
         scale = found.total if found.total > 0 else 1.0
         parts = [
-            Part(tuple(self.names[i] for i in subset), variance, variance / scale)
+            Part(
+                tuple(self.names[i] for i in subset),
+                variance,
+                variance / scale,
+                found.part_errors.get(subset, 0.0),
+            )
             for subset, variance in found.parts.items()
         ]
         return sorted(parts, key=lambda part: -part.variance)
@@ -207,6 +248,17 @@ class Explanation:
         totals = self._decomposition.variances.totals / (self.variance or 1.0)
         order = np.argsort(-totals, kind="stable")
         return {self.names[i]: float(totals[i]) for i in order}
+
+    @property
+    def importance_errors(self) -> dict[str, float]:
+        """The standard errors of the importances; 0 where they are exact."""
+        errors = dict(zip(self.names, self._decomposition.variances.total_errors, strict=True))
+        return {name: float(errors[name]) for name in self.importance}
+
+    @property
+    def n_sampled(self) -> int:
+        """The rows on which parts of three and more columns were estimated; 0 if all is exact."""
+        return self._decomposition.variances.n_drawn
 
     @property
     def order_shares(self) -> tuple[float, ...]:
@@ -271,13 +323,15 @@ class Explanation:
         Returns
         -------
         Effect
+            With the probabilities of a classifier.
         """
         whole = self.effect(*columns, points=points)
         total = whole.effect + self.constant
         if len(columns) == 2:
             first, second = (self.effect(c, points=points).effect for c in columns)
             total = total + first[:, None] + second[None, :]
-        return Effect(whole.columns, whole.values, total, None, whole.weights)
+        chances = self._probabilities(total)
+        return Effect(whole.columns, whole.values, total, None, whole.weights, chances)
 
     def part_values(self, columns: Sequence[str], X: Any) -> Array:
         """The values of a part of any number of columns at rows.
@@ -318,7 +372,10 @@ class Explanation:
         rows = self._read(X)
         found = self._decomposition
         values = found.interactions(rows) if interactions else found.shapley(rows)
-        return ShapleyValues(self._squeezed(values), self.constant, self._show(X), self.names)
+        chances = None if self.classes is None else np.asarray(self.classes.predict(rows))
+        return ShapleyValues(
+            self._squeezed(values), self.constant, self._show(X), self.names, self.classes, chances
+        )
 
     # --- words -----------------------------------------------------------------------------------
 
@@ -332,8 +389,8 @@ class Explanation:
         Returns
         -------
         pandas.DataFrame
-            Of parts: name, order, share, standard deviation. Of columns: the share of the column
-            alone and of all parts with it.
+            Of parts: name, order, share, its standard error (0 where it is exact), standard
+            deviation. Of columns: the share of the column alone and of all parts with it.
         """
         from pandas import DataFrame
 
@@ -344,6 +401,7 @@ class Explanation:
                     "column": list(self.importance),
                     "alone": [alone.get(name, 0.0) for name in self.importance],
                     "total": list(self.importance.values()),
+                    "error": list(self.importance_errors.values()),
                 }
             )
         if what != "parts":
@@ -353,6 +411,7 @@ class Explanation:
                 "part": [part.name for part in self.parts],
                 "order": [part.order for part in self.parts],
                 "share": [part.share for part in self.parts],
+                "error": [part.error for part in self.parts],
                 "deviation": [part.deviation for part in self.parts],
             }
         )
@@ -382,7 +441,7 @@ class Explanation:
         return share_table(self)
 
     def to_html(self, rows: Any = None, top: int = SHOWN_PARTS) -> str:
-        """A self-contained page with all plots as SVG; it needs no scripts and no network.
+        """A self-contained page whose plots show values where you point; it needs no network.
 
         Parameters
         ----------
@@ -471,7 +530,41 @@ class Explanation:
 
         return waterfall(self.shapley(row), 0, top, ax)
 
+    def plot_importance(self, top: int = SHOWN_PARTS, ax: Axes | None = None) -> Axes:
+        """Draw the importance of columns as bars, with two standard errors where it is estimated.
+
+        Parameters
+        ----------
+        top : int, default 12
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from kernelsieve.explanation.drawing import importances
+
+        return importances(self, top, ax)
+
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _probabilities(self, margins: Any) -> Array | None:
+        """Of the classes, for margins without the last axis where there is one output."""
+        if self.classes is None:
+            return None
+        return self.classes.probabilities(
+            margins if self.outputs else np.asarray(margins)[..., None]
+        )
+
+    @property
+    def unit(self) -> str:
+        """What effects are measured in: "log-odds of yes", or the target's units ("")."""
+        if self.classes is None:
+            return ""
+        if self.outputs:
+            return "log-odds"
+        return f"log-odds of {self.classes.explained}"
 
     def _squeezed(self, values: Array) -> Any:
         """Without the last axis where there is one output."""
@@ -480,6 +573,8 @@ class Explanation:
         return float(values[0]) if values.ndim == 1 else values[..., 0]
 
     def _subset(self, columns: Sequence[str], most: int = 2) -> Subset:
+        first = {other: name for name, others in self.same.items() for other in others}
+        columns = [first.get(name, name) for name in columns]
         unknown = [name for name in columns if name not in self.names]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a column: {', '.join(self.names[:20])}")

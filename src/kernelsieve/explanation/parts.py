@@ -211,7 +211,8 @@ class PartsDecomposition:
             totals[list(subset)] += variance
             if len(subset) == 1:
                 first[subset[0]] += variance
-        return Variances(float(by_order.sum()), parts, first, totals, by_order, True)
+        errors = np.zeros(len(self.inputs))
+        return Variances(float(by_order.sum()), parts, first, totals, by_order, 0, errors, {})
 
     def _grid_variance(self, subset: Subset) -> float:
         """The mean square of a part of one or two inputs at all combinations of their values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from kernelsieve._random import keyed_rows, stream
 from kernelsieve.explanation.sums import NotProductsError
+from kernelsieve.explanation.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +124,7 @@ class Probe:
             width = max(len(name) for name in self.importance)
             lines += ["", f"Permutation importance (increase in {self.loss})"]
             lines += [
-                f"  {name:<{width}}  {value:9.4g}"
+                f"  {name:<{width}}  {number(value):>9}"
                 for name, value in list(self.importance.items())[:top]
             ]
         else:
@@ -131,7 +133,9 @@ class Probe:
         width = max([6, *(len(name) for name in spans)])
         lines += ["", "Range of accumulated local effects"]
         largest = sorted(spans.items(), key=lambda item: -item[1])[:top]
-        return "\n".join([*lines, *(f"  {name:<{width}}  {span:9.4g}" for name, span in largest)])
+        return "\n".join(
+            [*lines, *(f"  {name:<{width}}  {number(span):>9}" for name, span in largest)]
+        )
 
     def __repr__(self) -> str:
         return self.text()
@@ -189,12 +193,18 @@ def probe(view: View, X: Any, y: Any, reason: str, output: Any = None) -> Probe:
         importance = permutation_importance(model, rows, np.asarray(y)[chosen], view.groups)
     curves = {}
     for place, (name, columns) in enumerate(view.groups):
-        numbers = isinstance(shown[0, place], float | int)
-        if numbers and np.ptp(rows[:, columns[0]]) > 0:
-            values = shown[:, place].astype(np.float64)
+        values = _numbers_or_times(shown[:, place])
+        if values is not None and np.ptp(rows[:, columns[0]]) > 0:
             curves[name] = local_effects(predict, rows, columns[0], values)
     names = tuple(name for name, _ in view.groups)
     return Probe(names, reason, loss, importance, curves, predict, rows)
+
+
+def _numbers_or_times(shown: NDArray[Any]) -> NDArray[Any] | None:
+    """A column as numbers or times; None for texts."""
+    if isinstance(shown[0], datetime):
+        return np.array(shown.tolist(), dtype="datetime64[s]")
+    return shown.astype(np.float64) if isinstance(shown[0], float | int) else None
 
 
 def permutation_importance(
@@ -280,4 +290,4 @@ def local_effects(predict: Any, X: Array, column: int, shown: NDArray[Any]) -> t
     middles = 0.5 * (effects[1:] + effects[:-1])
     effects -= np.tensordot(counts / counts.sum(), middles, axes=1)
     order = places[np.searchsorted(values[places], edges)]
-    return np.asarray(shown, dtype=np.float64)[order], effects
+    return shown[order], effects

@@ -17,17 +17,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from kernelsieve.features import AutoFeatures, NystromFeatures
-from kernelsieve.features.adaptive import SampledFeatures
-from kernelsieve.kernels import Anova, Gaussian, Kernel, Laplacian, Product
-from kernelsieve.kernels.zonal import SphericalKernel
+from kernelsieve.features import FeatureMap
+from kernelsieve.kernels import Anova, Product
 from kernelsieve.linalg.posterior import Posterior
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, KernelSVC
 from kernelsieve.products.centred import CentredTables
 from kernelsieve.products.local_basis import LocalTables
 from kernelsieve.products.product_features import MonomialBasis, ProductFeatures
 from kernelsieve.products.product_frame import ProductFrame
-from kernelsieve.tables.learned import LearnedRidge
 
 Array = NDArray[np.float64]
 ColumnFunction = Callable[[Array], Array]  # from values (B,) to all functions of a column (K, B)
@@ -55,6 +51,8 @@ class SumOfProducts:
     offset : ndarray of shape (n_outputs,)
     uncertainty : Uncertainty or None
         The posterior of the weights, where it is known.
+    rows : {ndarray, CSR} or None
+        Training rows (or landmarks) that the products belong to, if they do.
     """
 
     columns: NDArray[np.int64]
@@ -63,6 +61,7 @@ class SumOfProducts:
     weights: Array
     offset: Array
     uncertainty: Uncertainty | None = None
+    rows: Any = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,18 @@ class SumOfParts:
     offset: Array
     linear: Array | None = None
     uncertainty: Uncertainty | None = None
+
+    @property
+    def rows(self) -> Array:
+        """The centres."""
+        return self.centres
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns that take part."""
+        used = {column for subset in self.kernel.subsets for column in subset}
+        lines = [] if self.linear is None else np.flatnonzero(self.linear).tolist()
+        return np.array(sorted(used.union(lines)), dtype=np.int64)
 
 
 Sum = SumOfProducts | SumOfParts
@@ -124,34 +135,33 @@ class Uncertainty:
 
 
 def products_of(model: Any) -> Sum:
-    """A fitted model as a sum of products, or of the parts of an Anova kernel.
+    """A fitted model as a sum of products, or of the parts of a kernel of parts.
 
     Parameters
     ----------
-    model : KernelRidge, KernelRidgeCV, KernelRidgeClassifier or KernelSVC
+    model : estimator
+        A ridge or a machine on a feature map, or an estimator that holds one as ``model_`` or
+        ``ridge_``, with a linear part beside it or not.
 
     Raises
     ------
     NotProductsError
         If it is none; the message says why.
     """
-    if isinstance(model, LearnedRidge):
-        products = products_of(model.model_)
+    if hasattr(model, "linear"):
+        products, intercept = products_of(model.model_), float(model.intercept_)
         if isinstance(products, SumOfParts):
-            offset = products.offset + float(model.intercept_)
-            return replace(products, linear=model.coef_, offset=offset)
-        return _plus_linear(products, model.coef_, float(model.intercept_))
-    model = _inner(model)
-    if not isinstance(model, KernelRidge | KernelSVC):
+            return replace(products, linear=model.coef_, offset=products.offset + intercept)
+        return _plus_linear(products, model.coef_, intercept)
+    model = innermost(model)
+    features = getattr(model, "features_", None)
+    if features is None or (not hasattr(model, "intercept_") and not hasattr(model, "svc_")):
         raise NotProductsError(f"{type(model).__name__} is not a model on product features")
-    features: Any = getattr(model.features_, "map_", model.features_)
-    if isinstance(model, KernelSVC):
+    if hasattr(model, "svc_"):
         planes = model.svc_.coef_.T.astype(np.float64)
         return _on_features(features, planes, np.atleast_1d(model.svc_.intercept_), None)
     offset = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
-    posterior = model._posterior
-    if posterior is not None and posterior.factor is None:
-        posterior = None  # loaded from a file without it
+    posterior = model.posterior_
     if not hasattr(model, "dual_coef_"):
         return _on_features(features, _columns(model.coef_), offset, posterior)
     exact = _on_kernel(features.kernel_, model.X_fit_, _columns(model.dual_coef_), offset)
@@ -160,6 +170,35 @@ def products_of(model: Any) -> Sum:
     except NotProductsError:
         spread = None
     return replace(exact, uncertainty=spread)
+
+
+def recombined(products: Sum, mixture: Array) -> Sum:
+    """The sum whose outputs are combinations of the outputs of another.
+
+    Parameters
+    ----------
+    products : SumOfProducts or SumOfParts
+    mixture : ndarray of shape (n_outputs, n_new)
+    """
+    weights, offset = products.weights @ mixture, products.offset @ mixture
+    turned: Sum = replace(products, weights=weights, offset=offset)
+    if isinstance(turned, SumOfParts) and turned.linear is not None:
+        turned = replace(turned, linear=float(mixture[0, 0]) * turned.linear)
+    known = products.uncertainty
+    if known is None:
+        return turned
+    # Outputs share the features, and have errors of their own.
+    squares = known.posterior.residual_squares @ mixture**2
+    posterior = replace(known.posterior, residual_squares=squares)
+    return replace(turned, uncertainty=replace(known, posterior=posterior))
+
+
+def innermost(model: Any) -> Any:
+    """The ridge (or machine) that predicts, inside a search, a classifier or a linear part."""
+    for name in ("model_", "ridge_"):
+        if hasattr(model, name):
+            return innermost(getattr(model, name))
+    return model
 
 
 def _plus_linear(products: SumOfProducts, coefficients: Array, intercept: float) -> SumOfProducts:
@@ -187,6 +226,7 @@ def _plus_linear(products: SumOfProducts, coefficients: Array, intercept: float)
         weights,
         products.offset + intercept,
         products.uncertainty,
+        products.rows,
     )
 
 
@@ -195,68 +235,45 @@ def _with_line(function: ColumnFunction | None, values: Array) -> Array:
     return line if function is None else np.concatenate([function(values), line])
 
 
-def _inner(model: Any) -> Any:
-    """The ridge (or machine) that predicts."""
-    if isinstance(model, KernelRidgeCV):
-        return model.model_
-    return model.ridge_ if isinstance(model, KernelRidgeClassifier) else model
-
-
 def _columns(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64).reshape(len(values), -1)
 
 
 def _on_features(
-    features: Any, coefficients: Array, offset: Array, posterior: Posterior | None
+    features: FeatureMap, coefficients: Array, offset: Array, posterior: Posterior | None
 ) -> Sum:
-    if isinstance(features, AutoFeatures):
-        features = features.map_
-    if isinstance(features, NystromFeatures) and isinstance(features.kernel_, Anova):
-        mixing = features.whitening_.astype(np.float64)
-        centres = features.landmarks_.astype(np.float64)
-        parts = SumOfParts(features.kernel_, centres, mixing @ coefficients, offset)
-        if posterior is None:
-            return parts
-        return replace(parts, uncertainty=Uncertainty(parts, mixing, posterior))
-    if isinstance(features, SampledFeatures):
-        if isinstance(features.kernel_, SphericalKernel):
-            raise NotProductsError("the features are products of rows divided by their lengths")
-        columns, functions, members, scales = _product_features(features.features_)
-        mixing = scales
-        weights = scales[:, None] * coefficients
-    elif isinstance(features, NystromFeatures):
-        kernel = product_kernel(features.kernel_)
-        columns, functions, members = _kernel_factors(kernel, features.landmarks_)
-        mixing = features.whitening_.astype(np.float64)
-        weights = mixing @ coefficients
-    else:
-        raise NotProductsError(f"{type(features).__name__} are not products of columns")
-    plain = SumOfProducts(columns, functions, members, weights, offset)
+    plain, mixing = _mixed_products(features, coefficients, offset)
     if posterior is None:
         return plain
-    known = Uncertainty(plain, mixing, posterior)
-    return SumOfProducts(columns, functions, members, weights, offset, known)
+    return replace(plain, uncertainty=Uncertainty(plain, mixing, posterior))
 
 
-def _on_kernel(kernel: Kernel, rows: Any, dual: Array, offset: Array) -> Sum:
-    if isinstance(kernel, Anova):
+def _mixed_products(features: FeatureMap, coefficients: Array, offset: Array) -> tuple[Sum, Array]:
+    """The sum, and what its products are multiplied by to become the features."""
+    products, landmarks = features.as_products(), features.as_landmarks()
+    if landmarks is not None:
+        rows, mixing = landmarks[0], landmarks[1].astype(np.float64)
+        return _on_kernel(features.kernel_, rows, mixing @ coefficients, offset), mixing
+    if products is None:
+        raise NotProductsError(
+            f"{type(features).__name__} of {features.kernel_!r} are not products of columns"
+        )
+    columns, functions, members, scales = _product_features(products)
+    weights = scales[:, None] * coefficients
+    return SumOfProducts(columns, functions, members, weights, offset), scales
+
+
+def _on_kernel(kernel: Any, rows: Any, dual: Array, offset: Array) -> Sum:
+    if kernel.is_sum_of_parts:
         return SumOfParts(kernel, np.asarray(rows, dtype=np.float64), dual, offset)
-    columns, functions, members = _kernel_factors(product_kernel(kernel), rows)
-    return SumOfProducts(columns, functions, members, dual, offset)
+    product = kernel.product_factors()
+    if product is None:
+        raise NotProductsError(f"{kernel!r} is not a product over columns")
+    columns, functions, members = _kernel_factors(product, rows)
+    return SumOfProducts(columns, functions, members, dual, offset, rows=rows)
 
 
 # --- product kernels -----------------------------------------------------------------------------
-
-
-def product_kernel(kernel: Kernel) -> Product:
-    """A kernel as a product over columns, if it is one."""
-    if isinstance(kernel, Product):
-        return kernel
-    if isinstance(kernel, Gaussian):
-        return Product(float(np.sqrt(kernel.gamma)), "gaussian")
-    if isinstance(kernel, Laplacian):
-        return Product(float(kernel.gamma), "laplacian")
-    raise NotProductsError(f"{kernel!r} is not a product over columns")
 
 
 def _kernel_factors(
@@ -385,9 +402,9 @@ class Input:
     shown: NDArray[Any]
 
     @property
-    def is_number(self) -> bool:
-        """Whether its values are numbers."""
-        return self.shown.dtype.kind in "fiu"
+    def is_text(self) -> bool:
+        """Whether its values are texts, not numbers or times."""
+        return self.shown.dtype.kind not in "fiuM"
 
 
 def factors_of(

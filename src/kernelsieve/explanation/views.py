@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from kernelsieve._validation import canonical_rows, check_sparse
-from kernelsieve.explanation.sums import Input
+from kernelsieve.explanation.sums import Input, innermost
 from kernelsieve.learning.target_transform import target_label
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier
 from kernelsieve.sources.given import given_source
 from kernelsieve.sources.marginals import Marginals, sampled_rows
-from kernelsieve.tables.categories import Category
-from kernelsieve.tables.model import TableModel
-from kernelsieve.tables.table import as_table
 
 Groups = list[tuple[str, tuple[int, ...]]]  # names of the user's columns, and their places
+
+SOME_ROWS = 1000  # of sparse ones that are made dense
 
 # Transformers of scikit-learn that change every column by itself.
 COLUMN_WISE = (
@@ -47,6 +45,8 @@ class View:
     reason : str
         Why columns of ``model`` are not columns of the user, if so.
     title, target : str
+    classes : ndarray or None
+        The labels of a classifier.
     groups : list of (str, tuple of int)
         The names of the user's columns, and their places in the rows of ``model``.
     """
@@ -61,16 +61,25 @@ class View:
         title: str,
         target: str = "",
         reason: str = "",
+        classes: Any = None,
         groups: Groups,
     ) -> None:
         self.model, self.read, self.show, self.inputs = model, read, show, inputs
         self.title, self.target, self.reason, self.groups = title, target, reason, groups
+        self.classes = None if classes is None else np.asarray(classes)
+
+    def some_rows(self, X: Any) -> NDArray[np.float64]:
+        """Rows of ``model``, a sample of many."""
+        source = given_source(X)
+        if source is not None:
+            return self.read(source[sampled_rows(source)])
+        return self.read(X[:SOME_ROWS] if sp.issparse(X) else X)
 
 
 def view_of(model: Any, X: Any, names: Sequence[str] | None) -> View:
     """How a model's user sees its rows."""
-    if isinstance(model, TableModel):
-        return table_view(model, X)
+    if hasattr(model, "explanation_view"):
+        return model.explanation_view(X)
     if isinstance(model, Pipeline):
         return _pipeline_view(model, X, names)
     return _plain_view(model, X, names)
@@ -81,7 +90,7 @@ def _plain_view(model: Any, X: Any, names: Sequence[str] | None) -> View:
     known = _names(model, names, d)
 
     def inputs() -> list[Input]:
-        marginals = _marginals(model, X)
+        marginals = marginals_of(model, X)
         return [_number(known[i], i, *marginals.column(i)) for i in range(d)]
 
     groups: Groups = [(name, (i,)) for i, name in enumerate(known)]
@@ -102,7 +111,7 @@ def _pipeline_view(model: Pipeline, X: Any, names: Sequence[str] | None) -> View
         return np.asarray(before.transform(rows(given)), dtype=np.float64)
 
     def inputs() -> list[Input]:
-        marginals = _marginals(last, None if X is None else read(_sample(X)))
+        marginals = marginals_of(last, None if X is None else read(_sample(X)))
         columns = [marginals.column(i) for i in range(d)]
         padded = np.zeros((max(len(values) for values, _ in columns), d))
         for i, (values, _) in enumerate(columns):
@@ -120,10 +129,11 @@ def _pipeline_view(model: Pipeline, X: Any, names: Sequence[str] | None) -> View
     return View(last, read, rows, inputs, **_headings(last), groups=groups)
 
 
-def _headings(model: Any) -> dict[str, str]:
-    """The title of a model, and the name of what is explained."""
-    target = target_label(model)
-    return {"title": f"{type(model).__name__}{' of ' * bool(target)}{target}", "target": target}
+def _headings(model: Any) -> dict[str, Any]:
+    """The title of a model, the name of what is explained, and the classes if there are any."""
+    target, name = target_label(model), type(model).__name__
+    title = f"{name} of {target}" if target else name
+    return {"title": title, "target": target, "classes": getattr(model, "classes_", None)}
 
 
 def _number(
@@ -165,118 +175,14 @@ def _sample(X: Any) -> Any:
     return np.asarray(X, dtype=np.float64)
 
 
-def _marginals(model: Any, X: Any) -> Marginals:
+def marginals_of(model: Any, X: Any) -> Marginals:
     """The distributions of the columns: those of X, or those that the model remembers."""
     if X is not None:
         return Marginals.of_rows(_sample(X))
-    ridge = model
-    while hasattr(ridge, "model_"):  # a search, or a linear part beside the kernel
-        ridge = ridge.model_
-    if isinstance(ridge, KernelRidgeClassifier):
-        ridge = ridge.ridge_
-    known = getattr(ridge, "marginals_", None) if isinstance(ridge, KernelRidge) else None
+    known = getattr(innermost(model), "marginals_", None)
     if known is None:
         raise ValueError(
             f"{type(model).__name__} does not remember the distributions of its columns: pass the "
             "training rows (or a sample of them) as X"
         )
     return known
-
-
-# --- tables --------------------------------------------------------------------------------------
-
-
-def table_view(model: TableModel, X: Any) -> View:
-    """The view of a table's columns, in their own units; categories are one column each."""
-    encoder = model.encoder_
-    groups: Groups = []
-    start = 0
-    for column in encoder.columns_:
-        groups.append((column.title, tuple(range(start, start + len(column.labels)))))
-        start += len(column.labels)
-    groups += [(f"column {i}", (start + i,)) for i in range(encoder.matrix_columns_)]
-    known = [*encoder.columns_, *[None] * encoder.matrix_columns_]
-
-    def read(data: Any) -> NDArray[np.float64]:
-        rows = encoder.transform(as_table(data, model.readings_))
-        return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64)
-
-    def show(data: Any) -> NDArray[Any]:
-        rows = read(data)
-        out = np.empty((len(rows), len(groups)), dtype=object)
-        for place, (column, (_, places)) in enumerate(zip(known, groups, strict=True)):
-            out[:, place] = _shown(column, rows[:, list(places)])
-        return out
-
-    def inputs() -> list[Input]:
-        marginals = _marginals(model.model_, None if X is None else read(X))
-        found = []
-        for column, (name, places) in zip(known, groups, strict=True):
-            rows, weights = _distribution(column, [marginals.column(i) for i in places])
-            found.append(Input(name, places, rows, weights, _shown(column, rows)))
-        return found
-
-    target = target_label(model.model_, model.target_)
-    return View(
-        model.model_,
-        read,
-        show,
-        inputs,
-        title=f"{model.task_} of {target!r}",
-        target=target,
-        groups=groups,
-    )
-
-
-Marginal = tuple[NDArray[np.float64], NDArray[np.float64]]
-
-
-def _distribution(column: Any, marginals: list[Marginal]) -> Marginal:
-    """The rows of the matrix that a column of the table has, and their shares."""
-    values, weights = marginals[0]
-    if isinstance(column, Category):
-        rows = _level_rows(column)
-        if column.means:
-            # Training rows have means of other folds: each counts for the levels next to it.
-            gaps = np.abs(values[:, None] - rows[:, 0])
-            nearest = gaps == gaps.min(axis=1, keepdims=True)
-            shares = np.maximum((weights / nearest.sum(axis=1)) @ nearest, 1e-12)
-        else:
-            shares = np.array([_share_of(1.0, *marginal) for marginal in marginals])
-        there = np.flatnonzero(shares > 0)
-        return rows[there], shares[there] / shares.sum()
-    if len(marginals) == 1:
-        return values[:, None], weights
-    # A number and a flag that says where it is missing, and was filled in.
-    missing, filled = _share_of(1.0, *marginals[1]), (column.fill - column.mean) / column.scale
-    weights = weights.copy()
-    nearest = np.abs(values - filled).argmin()
-    weights[nearest] = max(weights[nearest] - missing, 1e-12)
-    rows = np.column_stack([np.append(values, filled), np.append(np.zeros(len(values)), 1.0)])
-    weights = np.append(weights, max(missing, 1e-12))
-    return rows, weights / weights.sum()
-
-
-def _level_rows(column: Category) -> NDArray[np.float64]:
-    """The row of each level: its 0/1 columns, or the numbers that stand for it."""
-    means = column.means
-    return np.array(means) if means else np.eye(len(column.levels))
-
-
-def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
-    """Rows of a column's places in the matrix, as the table shows them."""
-    if isinstance(column, Category):
-        distances = np.square(rows[:, None, :] - _level_rows(column)).sum(axis=2)
-        names = np.array([str(level) for level in column.levels], dtype=object)
-        return np.where(distances.min(axis=1) < 0.5, names[distances.argmin(axis=1)], "(unseen)")
-    if column is None:
-        return rows[:, 0]
-    # A few digits more than float32 holds are rounding.
-    shown = np.array([float(f"{x:.9g}") for x in column.mean + column.scale * rows[:, 0]])
-    if rows.shape[1] > 1:
-        shown[rows[:, 1] == 1.0] = np.nan
-    return shown
-
-
-def _share_of(value: float, values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    return float(weights[np.abs(values - value) < 1e-9].sum())

@@ -144,6 +144,10 @@ class SampledFeatures(FeatureMap):
         """The multiset of coordinates of every feature; a tent counts its column once."""
         return self.features_.multisets.capped(FIRST_TENT).tuples()
 
+    def as_products(self) -> ProductFeatures | None:
+        # On a sphere they are products of columns of rows that are divided by their lengths.
+        return None if isinstance(self.kernel_, SphericalKernel) else self.features_
+
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         if not self.kernel_.spherical:
             self.features_.fill(X, out)

@@ -26,6 +26,7 @@ from kernelsieve.kernels.series import SeriesTooLongError
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.linalg.ridge_path import RidgePath
+from kernelsieve.products.product_features import ProductFeatures
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.summaries import TargetSummary, checked_targets, target_summary
 
@@ -386,6 +387,12 @@ class AutoFeatures(FeatureMap):
         elif chosen.error > best:
             why += f"; quicker than what is at most {100 * TIE:g} % better"
         return [chosen.name], why
+
+    def as_products(self) -> ProductFeatures | None:
+        return self.map_.as_products()
+
+    def as_landmarks(self) -> tuple[Any, NDArray[Any]] | None:
+        return self.map_.as_landmarks()
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         self.map_._fill(X, out)

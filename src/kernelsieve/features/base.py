@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,9 @@ from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
 OUTPUT_BYTES = 2**21  # of output per block: what a core's second-level cache holds
+if TYPE_CHECKING:
+    from kernelsieve.products.product_features import ProductFeatures
+
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
 SMALLER_OUTPUT = (
@@ -79,19 +82,29 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         return self.unbiased and not self.kernel_.series_is_cut
 
     @property
-    def relevances_(self) -> NDArray[np.float64]:
+    def kernel_shares_(self) -> NDArray[np.float64]:
         """The share of each column in the logarithm of a product kernel, such as a learned one.
 
-        Of a kernel of main effects and pairs, the share in its variances.
+        It says how quickly the kernel changes along the columns, not how much predictions depend on
+        them: for that see ``explain(model).importance``. Of a kernel of main effects and pairs, it
+        is the share in the prior variances.
         """
         check_is_fitted(self)
         if not self.kernel_.has_rates:
             raise AttributeError(
-                f"relevances need a rate for each column, which {self.kernel_!r} does not have: "
+                f"shares need a rate for each column, which {self.kernel_!r} does not have: "
                 "use a Product, or kernel='learned'"
             )
         shares, d = self.kernel_.relevances(), self.n_features_in_
         return shares if len(shares) == d else np.full(d, 1.0 / d)
+
+    def as_products(self) -> ProductFeatures | None:
+        """The features as products of functions of one column each; None if they are not."""
+        return None
+
+    def as_landmarks(self) -> tuple[Any, NDArray[Any]] | None:
+        """Rows and a matrix M such that the features of X are k(X, rows) M; None without them."""
+        return None
 
     def check_stored_rows(self, rows: Any, where: str) -> None:
         """Refuse rows of a model file with missing values that the kernel cannot compare."""

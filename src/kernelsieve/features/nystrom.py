@@ -251,6 +251,9 @@ class NystromFeatures(FeatureMap):
         # With many landmarks for each feature the sums over raw blocks would cost more.
         return self.whitening_ if _is_square(self.whitening_) else None
 
+    def as_landmarks(self) -> tuple[Any, NDArray[Any]]:
+        return self.landmarks_, self.whitening_
+
     def _block_rows(self, dtype: Any) -> int:
         return max(WHITENED_ROWS, super()._block_rows(dtype))
 

@@ -73,6 +73,7 @@ class Anova(Kernel):
 
     allows_missing: ClassVar[bool] = True
     has_rates: ClassVar[bool] = True
+    is_sum_of_parts: ClassVar[bool] = True
     _state_fields: ClassVar = {
         "base": instance(Product),
         "subsets": list_of(list_of(whole(), tuple), tuple),

@@ -166,10 +166,10 @@ class FeatureModel(PersistentEstimator):
         return self.features_.kernel_
 
     @property
-    def relevances_(self) -> NDArray[np.float64]:
-        """The share of each column in the logarithm of a product kernel, such as a learned one."""
+    def kernel_shares_(self) -> NDArray[np.float64]:
+        """The share of each column in a product kernel; ``explain`` gives that in predictions."""
         check_is_fitted(self)
-        return self.features_.relevances_
+        return self.features_.kernel_shares_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -894,6 +894,12 @@ class KernelRidge(Regressor, FeatureModel):
         residuals = residuals - predicted.reshape(residuals.shape)
         return residuals / left[:, None]
 
+    @property
+    def posterior_(self) -> Posterior | None:
+        """The posterior of the coefficients; None if the solver or the file left it out."""
+        known = self._posterior
+        return None if known is None or known.factor is None else known
+
     def posterior(self) -> Posterior:
         if self._posterior is None:
             raise ValueError(

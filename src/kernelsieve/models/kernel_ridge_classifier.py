@@ -77,7 +77,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         The fitted map.
     kernel_ : Kernel
         The kernel of ``features_``.
-    relevances_ : ndarray of shape (d,)
+    kernel_shares_ : ndarray of shape (d,)
         The share of each column in the logarithm of the kernel of two rows that are a deviation
         apart in every column, for product kernels. All columns have the same where a kernel with
         equal rates predicts as well as the learned one.

@@ -119,7 +119,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
         Intercept of ``model_``.
     kernel_ : Kernel
         The kernel of ``features_``.
-    relevances_ : ndarray of shape (d,)
+    kernel_shares_ : ndarray of shape (d,)
         The share of each column in the logarithm of the kernel of two rows that are a deviation
         apart in every column, for product kernels.
     n_features_in_ : int
@@ -136,7 +136,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
     >>> float(model.fit(X, np.sin(X[:, 0])).gamma_)
     0.1
     >>> learned = KernelRidgeCV(random_state=0).fit(X, np.sin(3 * X[:, 1]))
-    >>> learned.relevances_.round(1)
+    >>> learned.kernel_shares_.round(1)
     array([0., 1., 0.])
     """
 

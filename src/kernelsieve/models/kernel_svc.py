@@ -11,13 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelsieve._state import FLOATS, array, table, whole, wrong
+from kernelsieve._state import FLOATS, array, instance, optional, table, whole, wrong
 from kernelsieve._validation import check_positive
 from kernelsieve.features import FeatureMap
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.predictor import Scores, linear_scores
 from kernelsieve.sources.changed import recoded
 from kernelsieve.sources.given import lazy_on_dask
+from kernelsieve.sources.marginals import Marginals, sampled_rows
 
 CALIBRATION_ROWS = 20_000
 FOLDS = 4
@@ -61,6 +62,8 @@ class KernelSVC(FeatureClassifier):
         Factor of the scores inside the softmax that turns them into probabilities.
     n_iter_ : int
         Iterations of liblinear.
+    marginals_ : Marginals or None
+        The distribution of each column, for ``explain``; None for many columns.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -78,6 +81,7 @@ class KernelSVC(FeatureClassifier):
 
     _state_fields: ClassVar = {
         "n_iter_": whole(),
+        "marginals_": optional(instance(Marginals, d="n_columns")),
         "_planes": table(
             {"coef": array("lines", "s", dtype=FLOATS), "intercept": array("lines", dtype=FLOATS)}
         ),
@@ -139,6 +143,8 @@ class KernelSVC(FeatureClassifier):
         check_positive(self.C, "C", "it weighs the errors against the margin")
         rows, labels = self._labelled(X, y, sample_weight)
         X, y = rows.in_memory("KernelSVC"), rows.take(np.arange(rows.shape[0])).y
+        shown = sampled_rows(rows)
+        self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         self._fit_features(recoded(rows, Signs(self.classes_, None), ()), alpha=1.0 / self.C)
         Z = self._moderate(self.features_.transform(X))
         self.svc_ = self._machine().fit(Z, y, sample_weight)

@@ -28,6 +28,8 @@ from kernelsieve._state import (
     wrong,
 )
 from kernelsieve._validation import check_choice, check_count, check_positive
+from kernelsieve.explanation import Explanation, Probe, explain
+from kernelsieve.explanation.views import View
 from kernelsieve.features.registry import feature_map, find_method
 from kernelsieve.kernels import Kernel
 from kernelsieve.learning import Judge, choose_gamma_alpha
@@ -68,6 +70,7 @@ from kernelsieve.tables.target import (
 )
 from kernelsieve.tables.texts import readings
 from kernelsieve.tables.verdict import compared, row_losses
+from kernelsieve.tables.view import table_view
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
 FLOAT32_ROWS = 100_000
@@ -163,7 +166,7 @@ class TableModel(PersistentEstimator):
     residuals_ : ndarray of shape (n_test,)
         Absolute errors on the rows set aside, in ascending order; empty for a classification.
     facts_ : dict
-        What `explain` prints: scores on the rows set aside, permutation importances, monomials.
+        What `summary` prints: scores on the rows set aside, permutation importances, monomials.
 
     Examples
     --------
@@ -839,7 +842,35 @@ class TableModel(PersistentEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def explain(self) -> str:
+    def explain(
+        self, X: Any = None, y: Any = None, *, output: Any = None, n_jobs: int | None = None
+    ) -> Explanation | Probe:
+        """Say what the model has learned: effects of columns and their interactions.
+
+        Parameters
+        ----------
+        X : table, optional
+            Rows whose columns' distributions the effects are relative to; None takes those of
+            training.
+        y : array-like, optional
+            Targets of these rows, for models that cannot be taken apart.
+        output : label, optional
+            The class to explain; None explains all.
+        n_jobs : int, default all cores
+
+        Returns
+        -------
+        Explanation
+            As ``kernelsieve.explain(model)``: or a Probe, for a model that is not a sum of
+            products of columns.
+        """
+        return explain(self, X, y, output=output, n_jobs=n_jobs)
+
+    def explanation_view(self, X: Any = None) -> View:
+        """The columns of the table as ``explain`` shows them."""
+        return table_view(self, X)
+
+    def summary(self) -> str:
         """Describe the model as text; ``plots.plot_table_model`` draws the same facts.
 
         Returns
