@@ -35,7 +35,9 @@ Array = NDArray[np.float64]
 PENALTIES = tuple(4.0**power for power in range(3, -12, -1))
 # Of the alpha of the ridge. The losses agree where all classes are likely; the more certain they
 # are, the flatter is the log loss and the smaller the penalty that goes with it.
-SHARES = tuple(16.0**power for power in range(0, -4, -1))
+SHARES = tuple(16.0**power for power in range(0, -5, -1))
+LEAST_BEND = 1e-3
+WORSE = 1e-3  # share of the loss by which a penalty is worse than a larger one
 JUDGED_ROWS = 1500  # that scores are learned from while kernels and penalties are compared
 TRIAL_ITERATIONS, TRIAL_TOL = 40, 1e-4
 ITERATIONS, TOL = 100, 1e-6
@@ -287,22 +289,39 @@ def _on_features(
     weights = truth.weights_or_ones
     first, later = HELD_PASSES if passes.held is not None else READ_PASSES
     best: tuple[float, float, Array, Array] | None = None
-    start, most = np.zeros((model.coef_.shape[0] + 1, outputs)), first
+    start, most, bend = (
+        np.zeros((model.coef_.shape[0] + 1, outputs)),
+        first,
+        bend_at(truth, weights),
+    )
     for penalty in penalties:
-        problem = OnFeatures(passes.without, posterior, penalty * model.alpha, outputs)
+        problem = OnFeatures(passes.without, posterior, penalty * model.alpha, outputs, bend)
         start = minimise(problem, start, most, TRIAL_TOL).at.values
         scores = _with(model, *problem.plain(start)).predict(truth.X).reshape(truth.y.shape)
         losses = row_losses(scores, truth.y)
         loss = float(np.average(losses, weights=weights))
-        if best is not None and loss >= best[0]:
+        # Where a rare class makes the ridge choose an extreme alpha, the first penalties leave the
+        # base rate, all the same: that is no reason to stop.
+        if best is not None and loss > (1.0 + WORSE) * best[0]:
             break
-        best, most = (loss, penalty, start, scores), later
+        most = later
+        if best is None or loss < best[0]:
+            best = (loss, penalty, start, scores)
         if passes.held is None or time.monotonic() > deadline:
             break
     assert best is not None
-    problem = OnFeatures(passes.all, posterior, best[1] * model.alpha, outputs)
+    problem = OnFeatures(passes.all, posterior, best[1] * model.alpha, outputs, bend)
     values = minimise(problem, best[2], later, TRIAL_TOL).at.values
     return Scores(_with(model, *problem.plain(values)), best[3])
+
+
+def bend_at(rows: Block, weights: Array) -> float:
+    """The curvature of the log loss where every row has the base rate, over the largest there is.
+
+    For several classes it is that of the most frequent one.
+    """
+    rates = np.average(rows.y > 0, axis=0, weights=weights)
+    return max(float(np.max(4.0 * rates * (1.0 - rates))), LEAST_BEND)
 
 
 def _with(model: KernelRidge, coefficients: Array, intercepts: Array) -> KernelRidge:

@@ -17,6 +17,7 @@ from kernelsieve.features import FeatureMap
 from kernelsieve.models._base import checked_order, columns_of
 from kernelsieve.models._learned import fit_learned
 from kernelsieve.models._log_loss import fit_log_loss
+from kernelsieve.models.calibration import Calibration
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Scores, ridge_scores
@@ -75,7 +76,8 @@ class KernelRidgeClassifier(FeatureClassifier):
         apart in every column, for product kernels. All columns have the same where a kernel with
         equal rates predicts as well as the learned one.
     sharpness_ : float
-        Factor of the scores inside the softmax that turns them into probabilities.
+        Factor of the scores inside the softmax that turns them into probabilities. It is fitted to
+        rows that were left out, and so are shifts of the intercepts.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -171,7 +173,7 @@ class KernelRidgeClassifier(FeatureClassifier):
             self.ridge_ = ridge.fit(targets)
             seen, signs_seen = rows.take(few), targets.take(few)
             residuals = self.ridge_._left_out_residuals(signs_seen, seen.weights)
-            self._calibrate_left_out(seen, signs_seen, residuals)
+            self._take(self._left_out_calibration(seen, signs_seen, residuals))
         self.features_ = self.ridge_.features_
         return self
 
@@ -201,22 +203,28 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.ridge_ = learned.model
         unseen = learned.unseen
         seen, signs = rows.take(unseen), targets.take(unseen)
-        loss = self._calibrate_left_out(seen, signs, learned.residuals)
+        best = self._left_out_calibration(seen, signs, learned.residuals)
         deadline = math.inf if self.time_limit is None else began + self.time_limit
         found = fit_log_loss(learned, targets, columns, alphas is None, deadline)
         if found is not None:
-            sharpness = self.sharpness_
-            if self._calibrate(seen.y, found.values.reshape(signs.y.shape), signs.weights) < loss:
-                self.ridge_ = found.model
-            else:
-                self.sharpness_ = sharpness
+            scores = found.values.reshape(signs.y.shape)
+            tried = self._calibration(seen.y, scores, signs.weights)
+            if tried.loss < best.loss:
+                self.ridge_, best = found.model, tried
+        self._take(best)
 
-    def _calibrate_left_out(
+    def _left_out_calibration(
         self, rows: Block, signs: Block, residuals: NDArray[np.float64]
-    ) -> float:
+    ) -> Calibration:
         """Calibrate with the scores that these residuals of the targets +-1 leave."""
         scores = signs.y - residuals.reshape(signs.y.shape)
-        return self._calibrate(rows.y, scores, signs.weights)
+        return self._calibration(rows.y, scores, signs.weights)
+
+    def _take(self, calibration: Calibration) -> None:
+        """The shifts become part of the intercepts, so that scores above 0 mean above 1/2."""
+        self.sharpness_ = calibration.slope
+        intercept = self.ridge_.intercept_ + calibration.shifts
+        self.ridge_.intercept_ = float(intercept[0]) if len(self.classes_) == 2 else intercept
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:
