@@ -115,6 +115,29 @@ class TargetTransform(Persistent):
                 found = np.maximum(predicted, 0.0) ** 2 + self.correction
         return np.clip(found, self.low, self.high)
 
+    def before(self, mean: NDArray[Any]) -> Array:
+        """What was predicted of the transform where this is the mean of the target."""
+        mean = np.asarray(mean, dtype=np.float64)
+        if self.name == "log":
+            return np.log(np.maximum(mean + self.shift, 1e-300) / max(self.correction, 1e-300))
+        return np.sqrt(np.maximum(mean - self.correction, 0.0))
+
+    def deviation_before(self, mean: NDArray[Any], deviation: NDArray[Any]) -> Array:
+        """The deviation of the transform where these are the mean and deviation of the target."""
+        square = np.square(np.asarray(deviation, dtype=np.float64))
+        if self.name == "log":
+            return np.sqrt(np.log1p(square / np.maximum(mean + self.shift, 1e-300) ** 2))
+        # The root of 4 m v + 2 v^2 = d^2, written so that nothing cancels.
+        root = np.sqrt(np.square(mean) + 0.5 * square)
+        return np.sqrt(0.5 * square / np.maximum(root + mean, 1e-300))
+
+    def target(self, transformed: NDArray[Any]) -> Array:
+        """The target that has this transform, at least 0; without the correction of means."""
+        with np.errstate(over="ignore"):
+            if self.name == "log":
+                return np.maximum(np.exp(transformed) - self.shift, 0.0)
+            return np.maximum(transformed, 0.0) ** 2
+
     def back(self, predicted: Any, with_deviation: bool) -> Any:
         """Means of the target, or means and deviations, in the float type of what was predicted."""
         if not with_deviation:

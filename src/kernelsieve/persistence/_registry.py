@@ -14,6 +14,7 @@ from kernelsieve.kernels.product import Reference
 from kernelsieve.kernels.warps import Warp
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
+from kernelsieve.models.intervals import Intervals
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.local import LocalCorrection, LocalMetric
 from kernelsieve.models.target_transform import TargetTransform
@@ -93,6 +94,7 @@ for _class in (
     Estimate,
     Frame,
     LearnedRidge,
+    Intervals,
     Jackknife,
     Levels,
     LocalCorrection,
