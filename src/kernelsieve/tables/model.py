@@ -64,7 +64,7 @@ from kernelsieve.tables.target import (
     with_target,
 )
 from kernelsieve.tables.texts import readings
-from kernelsieve.tables.verdict import compared, row_losses
+from kernelsieve.tables.verdict import compared
 from kernelsieve.tuning import Judge, choose_gamma_alpha
 from kernelsieve.tuning.methods import feature_map, find_method
 
@@ -449,10 +449,8 @@ class TableModel(PersistentEstimator):
         verdict: dict[str, Any] = {"models": [], "interval": 0.0, "sentence": ""}
         if self.baselines:
             progress("comparing with other models")
-            losses = row_losses(answers[0] if answers[2] is None else answers[2], answers[1],
-                                y[test])  # fmt: skip
             verdict = compared(table, y, (train, test), encoder, (X_train, X_test),
-                               (losses, took), self.task_, seed)  # fmt: skip
+                               (answers, took), self.task_, seed)  # fmt: skip
         progress("explaining")
         constant = _Constant(y[train], self.task_)
         facts = {
