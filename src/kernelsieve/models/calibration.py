@@ -77,7 +77,7 @@ def calibrate(
     share = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     # Weights whose mean is below 1 are relative: no row is less than one observation.
     seen = share * max(1.0, np.count_nonzero(share) / float(share.sum()))
-    target = _targets(np.bincount(places, seen, n_classes))
+    target = _targets(np.bincount(places, seen, n_classes).astype(np.float64))
     problem = _Problem(columns, target[places], seen, fit_intercept)
     parameters = problem.minimum()
     slope, biases = float(parameters[0]), parameters[1:]
