@@ -127,7 +127,7 @@ def test_steps_of_a_rare_class_do_not_stop_at_the_base_rate() -> None:
     signs = np.where(y, 1.0, -1.0)[:, None]
     mean = X.mean(axis=0)
     gram = (X - mean).T @ (X - mean)
-    alpha = 1e6
+    alpha = 1e10
     factor = np.linalg.cholesky(gram + alpha * np.eye(4))
     posterior = Posterior(factor, alpha, mean, np.ones(1), float(len(y)), len(y), True)
 
