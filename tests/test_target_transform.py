@@ -250,3 +250,41 @@ def test_tables_learn_prices(tmp_path):
     assert "Learned target" not in plain.summary()
     with pytest.raises(ValueError, match="is for a regression with a learned"):
         TableModel("price", target_transform="log", gamma=0.1).fit(table)
+
+
+# --- the error of heavy tails ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deviation", [1.0, 1.5, 2.0])
+def test_the_error_of_logarithms_with_normal_noise(deviation: float) -> None:
+    """The median over samples is the true error; that of mean squares is far too low."""
+    known, squares = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        middle = 0.5 * rng.normal(size=1000)
+        y = np.exp(middle + deviation * rng.normal(size=1000))
+        transform = TargetTransform.of("log", y).corrected(y, middle)
+        known.append(transform.expected_square(y, middle) or np.nan)
+        squares.append(np.mean((y - transform.mean(middle)) ** 2))
+    variance = deviation**2
+    true = np.exp(2.0 * 0.25 + variance) * np.expm1(variance)
+    # The logarithm of the square has a deviation of about 2 sqrt(2 / n) variance + 2 / sqrt(n).
+    spread = (2.0 * np.sqrt(2.0 / 1000.0) * variance + 2.0 / np.sqrt(1000.0)) * np.sqrt(np.pi / 120)
+    assert abs(np.log(np.nanmedian(known) / true)) < 4.0 * spread
+    assert np.isnan(known).sum() <= 3
+    if deviation > 1.0:
+        assert np.sqrt(np.median(squares) / true) < 0.9
+
+
+def test_errors_that_are_not_normal_are_left_alone() -> None:
+    """Waiting times have logarithms with a long lower tail: a normal one would be far too large."""
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        y = rng.exponential(size=1000)
+        transform = TargetTransform.of("log", y)
+        found.append(transform.expected_square(y, np.full(1000, np.log(y).mean())))
+    assert found == [None] * 40
+    y = np.exp(np.random.default_rng(0).normal(size=1000))
+    assert TargetTransform.of("sqrt", y).expected_square(y, np.sqrt(y)) is None
+    assert TargetTransform.of("log", y).expected_square(y[:50], np.zeros(50)) is None

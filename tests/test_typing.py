@@ -48,7 +48,7 @@ chances: NDArray[np.float64] = KernelRidgeClassifier().fit(X, y > 0).predict_pro
 low, high = ConformalRegressor(KernelRidgeCV()).fit(X, y).predict_interval(X, coverage=0.8)
 quantiles: NDArray[np.float64] = KernelQuantileRegressor((0.1, 0.9)).fit(X, y).predict(X)
 table: TableModel = TableModel("y").fit({"x": X[:, 0], "y": y})
-width: float = table.half_width(0.9)
+low, high = table.predict_interval({"x": X[:, 0]}, 0.9)
 answer: TablePredictor = table.predictor()
 left_out = ConformalRegressor(KernelRidge(), method="jackknife+")
 size: int = NystromFeatures(10).fit(X).n_components_

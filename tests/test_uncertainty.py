@@ -20,7 +20,7 @@ from kernelsieve import (
     RowNormFeatures,
     datasets,
 )
-from kernelsieve.models.conformal import conformal_width
+from kernelsieve.models.intervals import conformal_width
 from kernelsieve.models.quantile_regression import pinball_loss
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)

@@ -146,7 +146,7 @@ class SampledFeatures(FeatureMap):
 
     def as_products(self) -> ProductFeatures | None:
         # On a sphere they are products of columns of rows that are divided by their lengths.
-        return None if isinstance(self.kernel_, SphericalKernel) else self.features_
+        return None if self.kernel_.spherical else self.features_
 
     def _fill(self, X: Any, out: NDArray[Any]) -> None:
         if not self.kernel_.spherical:

@@ -32,7 +32,7 @@ class Kernel(Persistent, ABC):
     has_rates: ClassVar[bool] = False  # whether it knows how much each column counts
     has_series: ClassVar[bool] = False  # whether ``series_of`` can truncate a Taylor series
     has_frequencies: ClassVar[bool] = False  # whether it has Fourier features
-    is_sum_of_parts: ClassVar[bool] = False  # whether it has a part for each of some subsets of columns
+    is_sum_of_parts: ClassVar[bool] = False  # whether it has parts for subsets of the columns
 
     @property
     def n_columns(self) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import kurtosis, skew
 
 from kernelsieve._state import Persistent, choice, number, wrong
 from kernelsieve.sources.base import Source
@@ -21,6 +22,9 @@ from kernelsieve.sources.changed import recoded
 NAMES = ("sqrt", "log")
 LARGEST = 1e300
 BLOCK_ROWS = 65_536
+# Errors that skewness and kurtosis are judged by, at least, and how many of their standard errors
+# they may differ from those of a normal distribution.
+FEWEST_ERRORS, NORMAL_ERRORS = 200, 3.0
 
 Array = NDArray[np.float64]
 
@@ -123,6 +127,29 @@ class TargetTransform(Persistent):
                 found = np.maximum(predicted, 0.0) ** 2 + self.correction
         return np.clip(found, self.low, self.high)
 
+    def before(self, mean: NDArray[Any]) -> Array:
+        """What was predicted of the transform where this is the mean of the target."""
+        mean = np.asarray(mean, dtype=np.float64)
+        if self.name == "log":
+            return np.log(np.maximum(mean + self.shift, 1e-300) / max(self.correction, 1e-300))
+        return np.sqrt(np.maximum(mean - self.correction, 0.0))
+
+    def deviation_before(self, mean: NDArray[Any], deviation: NDArray[Any]) -> Array:
+        """The deviation of the transform where these are the mean and deviation of the target."""
+        square = np.square(np.asarray(deviation, dtype=np.float64))
+        if self.name == "log":
+            return np.sqrt(np.log1p(square / np.maximum(mean + self.shift, 1e-300) ** 2))
+        # The root of 4 m v + 2 v^2 = d^2, written so that nothing cancels.
+        root = np.sqrt(np.square(mean) + 0.5 * square)
+        return np.sqrt(0.5 * square / np.maximum(root + mean, 1e-300))
+
+    def target(self, transformed: NDArray[Any]) -> Array:
+        """The target that has this transform, at least 0; without the correction of means."""
+        with np.errstate(over="ignore"):
+            if self.name == "log":
+                return np.maximum(np.exp(transformed) - self.shift, 0.0)
+            return np.maximum(transformed, 0.0) ** 2
+
     def back(self, predicted: Any, with_deviation: bool) -> Any:
         """Means of the target, or means and deviations, in the float type of what was predicted."""
         if not with_deviation:
@@ -166,10 +193,59 @@ class TargetTransform(Persistent):
         found = float(np.average(each, weights=weights))
         return replace(self, correction=min(found, LARGEST))
 
+    def expected_square(
+        self, targets: Array, predicted: Array, weights: Array | None = None
+    ) -> float | None:
+        """The mean squared error of predicted means, where errors of logarithms look normal.
+
+        A few rows make most of the squared error of a skewed target, and most samples lack them:
+        their mean square is too low, by half for logarithms with a deviation of 2. Of normal errors
+        a deviation tells the rest.
+
+        Parameters
+        ----------
+        targets, predicted : ndarray of shape (n,)
+            Targets, and what was predicted of their transforms without them.
+        weights : ndarray of shape (n,), optional
+
+        Returns
+        -------
+        float or None
+            None where errors do not look normal, and for square roots: the mean square of the
+            errors is right there, or nothing better is known.
+        """
+        errors = self(targets) - predicted
+        if self.name != "log" or not looks_normal(errors):
+            return None
+        middle = float(np.average(errors, weights=weights))
+        variance = float(np.average((errors - middle) ** 2, weights=weights))
+        with np.errstate(over="ignore", invalid="ignore"):
+            first = np.exp(predicted + middle + 0.5 * variance)  # moments of target + shift
+            second = np.exp(2.0 * (predicted + middle + variance))
+            mean = self.mean(predicted) + self.shift
+            found = np.average(second - 2.0 * mean * first + mean**2, weights=weights)
+        return float(found) if np.isfinite(found) else None
+
     def label(self, target: str = "") -> str:
         """What the model is fitted to, in words: "log(price)"."""
         plus = f" + {self.shift:g}" if self.shift else ""
         return f"{self.name}({target or 'y'}{plus})"
+
+
+def looks_normal(errors: Array) -> bool:
+    """Whether skewness and kurtosis are within three standard errors of a normal sample's.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> looks_normal(rng.normal(size=1000)), looks_normal(rng.exponential(size=1000))
+    (True, False)
+    """
+    n = len(errors)
+    if n < FEWEST_ERRORS or np.ptp(errors) == 0.0:
+        return False
+    skewed, heavy = abs(float(skew(errors))), abs(float(kurtosis(errors)))
+    return skewed < NORMAL_ERRORS * (6.0 / n) ** 0.5 and heavy < NORMAL_ERRORS * (24.0 / n) ** 0.5
 
 
 def target_label(model: Any, target: str = "") -> str:

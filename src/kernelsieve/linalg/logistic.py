@@ -35,14 +35,6 @@ def row_losses(scores: Array, signs: Array) -> Array:
     return -log_softmax(scores, axis=1)[np.arange(len(signs)), signs.argmax(axis=1)]
 
 
-def margins(scores: Array, signs: Array) -> Array:
-    """By how much the score of the true class exceeds the mean of the others, of shape (n,)."""
-    if signs.shape[1] == 1:
-        return 2.0 * signs[:, 0] * scores[:, 0]
-    true = scores[np.arange(len(signs)), signs.argmax(axis=1)]
-    return true - (scores.sum(axis=1) - true) / (signs.shape[1] - 1)
-
-
 def slopes(scores: Array, signs: Array) -> Array:
     """The derivatives of the log loss of each row by its scores."""
     if signs.shape[1] == 1:
@@ -197,6 +189,9 @@ class OnFeatures(LogLoss):
         Of a ridge on the same features, or on more rows of them.
     alpha : float
     n_outputs : int
+    bend : float, default 1
+        The share of the largest curvature that rows of the base rate have: little, if it is near 0
+        or 1.
     """
 
     def __init__(
@@ -205,9 +200,11 @@ class OnFeatures(LogLoss):
         posterior: Posterior,
         alpha: float,
         n_outputs: int,
+        bend: float = 1.0,
     ) -> None:
         self.sums, self.posterior, self.alpha = sums, posterior, alpha
-        self.bound = curvature(n_outputs)
+        self.bound = bend * curvature(n_outputs)
+        self.factor = posterior.with_shift(alpha / self.bound)
 
     def vector(self, values: Array) -> Vector:
         """The parameters are their own image."""
@@ -231,7 +228,7 @@ class OnFeatures(LogLoss):
 
     def precondition(self, gradient: Array) -> Vector:
         """The step of the ridge, whose intercept does not depend on the rest."""
-        step = self.posterior.solve(gradient[:-1])
+        step = cho_solve((self.factor, True), gradient[:-1], check_finite=False)
         return self.vector(np.vstack([step, gradient[-1] / self.posterior.weight]) / self.bound)
 
 

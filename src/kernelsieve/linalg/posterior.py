@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
 from kernelsieve._state import Persistent, array, flag, number, optional, whole, wrong
-from kernelsieve.linalg.cholesky import inverse_of_lower
+from kernelsieve.linalg.cholesky import inverse_of_lower, regularised_cholesky
 from kernelsieve.linalg.operators import dense
 
 Array = NDArray[np.float64]
@@ -154,6 +154,15 @@ class Posterior(Persistent):
     def solve(self, right: Array) -> Array:
         """(G + shift I)^-1 times columns, of shape (s, m)."""
         return cho_solve((self._known_factor(), True), right, check_finite=False)
+
+    def with_shift(self, shift: float) -> Array:
+        """The lower Cholesky factor of G + shift I for another shift."""
+        factor = np.tril(self._known_factor())
+        if shift == self.shift:
+            return factor
+        gram = factor @ factor.T
+        gram.flat[:: len(gram) + 1] -= self.shift
+        return regularised_cholesky(gram, shift)[0]
 
     def pulls(self, Z: Any) -> Array:
         """(G + shift I)^-1 (z - mean), of shape (s, n): derivatives of predictions by Z^T W y."""

@@ -22,6 +22,7 @@ Rows = NDArray[np.int64]
 
 ITERATIONS, TOL = 100, 1e-6
 FEATURE_TOL = 1e-4
+LEAST_BEND = 1e-3
 FOLDS = 4  # that tell the scores of few rows
 LARGEST_HELD = 2**27  # features of all rows that are held between passes
 HELD_PASSES, READ_PASSES = 15, 6  # over features that are held, and that are computed anew
@@ -94,14 +95,24 @@ def log_loss_on_features(
     passes = _Passes(model, rows, unseen)
     most = HELD_PASSES if passes.held is not None else READ_PASSES
     outputs = truth.y.shape[1]
+    bend = bend_at(truth, truth.weights_or_ones)
     with one_thread_in_blas():
-        few = OnFeatures(passes.without, posterior, penalty, outputs)
+        few = OnFeatures(passes.without, posterior, penalty, outputs, bend)
         start = np.zeros((posterior.shape[0] + 1, outputs))
         found = minimise(few, start, most, FEATURE_TOL).at.values
         scores = _with(model, *few.plain(found)).predict(truth.X).reshape(truth.y.shape)
-        every = OnFeatures(passes.all, posterior, penalty, outputs)
+        every = OnFeatures(passes.all, posterior, penalty, outputs, bend)
         values = minimise(every, found, most, FEATURE_TOL).at.values
     return _with(model, *every.plain(values)), HeldOut(unseen, truth.y, scores, scores)
+
+
+def bend_at(rows: Block, weights: Array) -> float:
+    """The curvature of the log loss where every row has the base rate, over the largest there is.
+
+    For several classes it is that of the most frequent one.
+    """
+    rates = np.average(rows.y > 0, axis=0, weights=weights)
+    return max(float(np.max(4.0 * rates * (1.0 - rates))), LEAST_BEND)
 
 
 def _with(model: KernelRidge, coefficients: Array, intercepts: Array) -> KernelRidge:

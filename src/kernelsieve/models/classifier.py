@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelsieve._state import classes, number, plain
 from kernelsieve._validation import check_choice
-from kernelsieve.linalg.logistic import margins, row_losses
 from kernelsieve.models._base import FeatureModel, both_classes
+from kernelsieve.models.calibration import Calibration, calibrate
 from kernelsieve.models.predictor import Predictor, Scores
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.given import lazy_on_dask
@@ -126,27 +125,13 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
             sharpness=self.sharpness_,
         )
 
-    def _calibrate(self, labels: Any, scores: NDArray[Any], weights: Any) -> float:
-        """Fit the sharpness to scores that the rows had no part in: those of the fit itself are
-        overconfident.
+    def _calibration(self, labels: Any, scores: NDArray[Any], weights: Any) -> Calibration:
+        """The slope and shifts of scores that these rows had no part in.
 
-        One positive factor for all scores, so that the likeliest class is the predicted one.
-        Returns the log loss that is left.
+        The scores of the fit itself are overconfident.
         """
-        signs = Signs(self.classes_, None)(labels, None)[0].reshape(len(scores), -1)
-        columns = np.asarray(scores, dtype=np.float64).reshape(signs.shape)
-        share = np.ones(len(signs)) if weights is None else np.asarray(weights, dtype=np.float64)
-        # So many rows show no error rate below this (Platt 1999). Without doubt nothing would
-        # bound the sharpness where all of them are right.
-        doubt = 1.0 / (max(float(share.sum()), float(np.count_nonzero(share))) + 2.0)
-
-        def loss(log_sharpness: float) -> float:
-            sharp = np.exp(log_sharpness) * columns
-            return float(share @ (row_losses(sharp, signs) + doubt * margins(sharp, signs)))
-
-        found = minimize_scalar(loss, bounds=(-5.0, 7.0), method="bounded")
-        self.sharpness_ = float(np.exp(found.x))
-        return float(share @ row_losses(self.sharpness_ * columns, signs))
+        places = np.searchsorted(self.classes_, column_or_1d(labels))
+        return calibrate(scores, places, weights, getattr(self, "fit_intercept", True))
 
     @lazy_on_dask
     def predict_proba(self, X: Any) -> NDArray[Any]:

@@ -11,13 +11,15 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelsieve._random import root_seed
-from kernelsieve._state import AbsentOr, PersistentEstimator, array, instance, switch, wrong
+from kernelsieve._state import AbsentOr, PersistentEstimator, instance, switch, wrong
 from kernelsieve._validation import check_choice, check_coverage
 from kernelsieve.features import AutoFeatures
 from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.map_search import looks_at_target
+from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import fresh_features, is_learned
+from kernelsieve.models.intervals import Intervals
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.kernel_ridge_cv import KernelRidgeCV
@@ -26,43 +28,15 @@ from kernelsieve.models.scores import Regressor
 METHODS = ("split", "jackknife+")
 
 
-def conformal_width(errors: NDArray[np.float64], coverage: float) -> float:
-    """The width that holds a share ``coverage`` of new errors, if they are like these.
-
-    It is the smallest of the sorted errors that at least ``coverage (n + 1)`` of them do not
-    exceed. With rows that are exchangeable, a new error is at most as large with at least this
-    probability (Vovk et al., 2005), whatever the model.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (n,)
-        Absolute errors in ascending order, of rows that had no part in the model.
-    coverage : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    float
-        Infinite if there are too few errors for this coverage.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> conformal_width(np.arange(1.0, 100.0), 0.9), conformal_width(np.ones(5), 0.9)
-    (90.0, inf)
-    """
-    check_coverage(coverage)
-    rank = int(np.ceil(coverage * (len(errors) + 1)))
-    return float(errors[rank - 1]) if rank <= len(errors) else float("inf")
-
-
 class ConformalRegressor(Regressor, PersistentEstimator):
     """A regression with intervals that hold a promised share of the targets.
 
     Split conformal prediction sets some rows aside before anything is chosen. The model is fitted
     to the others, and its errors on the rows set aside give the width of the intervals. The promise
     holds on average over new rows like those of the fit, whatever the model; not for each part of
-    the data alone.
+    the data alone. To come close to that, too, errors are measured on the scale that the model
+    learns (the logarithm of a price), and from 400 rows set aside on relative to those at similar
+    predictions. Bounds of a target that is learned by its logarithm or root are never negative.
 
     Jackknife+ (Barber et al., 2021) sets no rows aside: it uses the predictions of the ridge
     without each row, which have a closed form as long as the target did not choose the features.
@@ -88,9 +62,11 @@ class ConformalRegressor(Regressor, PersistentEstimator):
     ----------
     model_ : KernelRidge or KernelRidgeCV
         Fitted to the rows that were not set aside.
+    intervals_ : Intervals
+        With method="split": errors on the rows set aside, and where they are larger.
     errors_ : ndarray of shape (n_calibration,)
-        Absolute errors on the rows set aside, in ascending order; with ``scaled`` over the
-        predicted deviations. With jackknife+ the errors at all rows, each left out.
+        Absolute errors in ascending order, in the units of ``intervals_``. With jackknife+ the
+        errors at all rows, each left out.
     jackknife_ : Jackknife
         With jackknife+: the ridge without each of its rows.
     n_features_in_ : int
@@ -115,12 +91,14 @@ class ConformalRegressor(Regressor, PersistentEstimator):
     }
     _state_fields: ClassVar = {
         "model_": instance(KernelRidge, KernelRidgeCV, fitted=True, d="n_features_in_"),
-        "errors_": array(None, low=0),
+        "intervals_": AbsentOr(instance(Intervals)),
         "jackknife_": AbsentOr(instance(Jackknife)),
     }
 
     def _complete(self) -> None:
         jackknife = getattr(self, "jackknife_", None)
+        if (jackknife is None) == (getattr(self, "intervals_", None) is None):
+            wrong("intervals_", "and jackknife_ exclude each other, and one of them must be there")
         if jackknife is None:
             return
         if not isinstance(self.model_, KernelRidge):
@@ -169,7 +147,8 @@ class ConformalRegressor(Regressor, PersistentEstimator):
                 f"model={self.model!r} is not a KernelRidge or KernelRidgeCV: pass one, or None "
                 "for the default"
             )
-        self.__dict__.pop("jackknife_", None)
+        for name in ("jackknife_", "intervals_"):
+            self.__dict__.pop(name, None)
         if self.method == "jackknife+":
             return self._fit_jackknife(X, y, groups)
         seed = root_seed(self.random_state)
@@ -181,8 +160,8 @@ class ConformalRegressor(Regressor, PersistentEstimator):
         fresh = KernelRidgeCV(random_state=seed) if self.model is None else clone(self.model)
         rows = _rows_of(X)
         self.model_ = fresh.fit(rows(train), y[train])
-        mean, scale = self._predicted(rows(apart))
-        self.errors_ = np.sort(np.abs(y[apart].astype(np.float64) - mean) / scale)
+        mean, deviations = self._predicted(rows(apart))
+        self.intervals_ = Intervals.of(y[apart], mean, deviations, self._transform)
         return self
 
     def _fit_jackknife(self, X: Any, y: NDArray[Any], groups: Any) -> Self:
@@ -203,7 +182,6 @@ class ConformalRegressor(Regressor, PersistentEstimator):
             )
         residuals = y.astype(np.float64) - model.predict(X)
         self.jackknife_ = Jackknife.of_ridge(model._posterior, self._features(X), residuals)
-        self.errors_ = np.sort(np.abs(self.jackknife_.residuals))
         return self
 
     def _features(self, X: Any) -> NDArray[Any]:
@@ -212,12 +190,24 @@ class ConformalRegressor(Regressor, PersistentEstimator):
         assert isinstance(model, KernelRidge)
         return np.concatenate(model._map_blocks(lambda Z, _: dense(Z), model._valid_rows(X)))
 
-    def _predicted(self, X: Any) -> tuple[NDArray[np.float64], Any]:
-        """Predictions, and what errors are measured in."""
+    def _predicted(self, X: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Predictions, and with ``scaled`` their deviations."""
         if not self.scaled:
-            return np.asarray(self.model_.predict(X), dtype=np.float64), 1.0
-        mean, deviation = self.model_.predict(X, return_std=True)
-        return np.asarray(mean, dtype=np.float64), np.maximum(deviation, 1e-300)
+            return self.model_.predict(X), None
+        mean, deviations = self.model_.predict(X, return_std=True)
+        return mean, deviations
+
+    @property
+    def _transform(self) -> TargetTransform | None:
+        return getattr(self.model_, "target_transform_", None)
+
+    @property
+    def errors_(self) -> NDArray[np.float64]:
+        """Absolute errors in ascending order."""
+        check_is_fitted(self)
+        if hasattr(self, "jackknife_"):
+            return np.sort(np.abs(self.jackknife_.residuals))
+        return self.intervals_.errors
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the targets of rows.
@@ -253,9 +243,8 @@ class ConformalRegressor(Regressor, PersistentEstimator):
         if hasattr(self, "jackknife_"):
             mean = np.asarray(self.model_.predict(X), dtype=np.float64)
             return self.jackknife_.bounds(self._features(X), mean, coverage)
-        width = conformal_width(self.errors_, coverage)
-        mean, scale = self._predicted(X)
-        return mean - width * scale, mean + width * scale
+        mean, deviations = self._predicted(X)
+        return self.intervals_.bounds(mean, coverage, deviations, self._transform)
 
     @property
     def n_features_in_(self) -> int:

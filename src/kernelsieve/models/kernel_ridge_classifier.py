@@ -17,6 +17,7 @@ from kernelsieve.learning.choice import Wanted, choose
 from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.plan import Plan
 from kernelsieve.models._base import checked_order, columns_of
+from kernelsieve.models.calibration import Calibration
 from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
@@ -82,7 +83,8 @@ class KernelRidgeClassifier(FeatureClassifier):
         apart in every column, for product kernels. All columns have the same where a kernel with
         equal rates predicts as well as the learned one.
     sharpness_ : float
-        Factor of the scores inside the softmax that turns them into probabilities.
+        Factor of the scores inside the softmax that turns them into probabilities. It is fitted to
+        rows that were left out, and so are shifts of the intercepts.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (d,)
@@ -183,7 +185,7 @@ class KernelRidgeClassifier(FeatureClassifier):
             self.ridge_ = ridge.fit(targets)
             seen, signs_seen = rows.take(few), targets.take(few)
             residuals = self.ridge_.left_out_residuals(signs_seen, seen.weights)
-            self._calibrate_left_out(seen, signs_seen, residuals)
+            self._take(self._left_out_calibration(seen, signs_seen, residuals))
         self.features_ = self.ridge_.features_
         return self
 
@@ -205,7 +207,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         held, outputs = found.calibration, targets.target_shape or ()
         seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
         weights = targets.take(held.rows).weights
-        self._calibrate(seen.y, held.predicted.reshape(shape), weights)
+        self._take(self._calibration(seen.y, held.predicted.reshape(shape), weights))
 
     def _wanted(self, max_order: int | None) -> Wanted:
         alphas = None
@@ -222,12 +224,18 @@ class KernelRidgeClassifier(FeatureClassifier):
             verbose=self.verbose,
         )
 
-    def _calibrate_left_out(
+    def _left_out_calibration(
         self, rows: Block, signs: Block, residuals: NDArray[np.float64]
-    ) -> float:
+    ) -> Calibration:
         """Calibrate with the scores that these residuals of the targets +-1 leave."""
         scores = signs.y - residuals.reshape(signs.y.shape)
-        return self._calibrate(rows.y, scores, signs.weights)
+        return self._calibration(rows.y, scores, signs.weights)
+
+    def _take(self, calibration: Calibration) -> None:
+        """The shifts become part of the intercepts, so that scores above 0 mean above 1/2."""
+        self.sharpness_ = calibration.slope
+        intercept = self.ridge_.intercept_ + calibration.shifts
+        self.ridge_.intercept_ = float(intercept[0]) if len(self.classes_) == 2 else intercept
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> NDArray[Any]:

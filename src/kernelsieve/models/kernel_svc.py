@@ -59,7 +59,8 @@ class KernelSVC(FeatureClassifier):
     svc_ : LinearSVC
         The fitted machine.
     sharpness_ : float
-        Factor of the scores inside the softmax that turns them into probabilities.
+        Factor of the scores inside the softmax that turns them into probabilities. It is fitted to
+        rows that were left out, and so are shifts of the intercepts.
     n_iter_ : int
         Iterations of liblinear.
     marginals_ : Marginals or None
@@ -174,7 +175,9 @@ class KernelSVC(FeatureClassifier):
                 scores[out] = machine.decision_function(Z[out])
                 left_out |= out
         rows = left_out if left_out.any() else ~left_out
-        self._calibrate(y[rows], scores[rows], (weights * by_class[places])[rows])
+        found = self._calibration(y[rows], scores[rows], (weights * by_class[places])[rows])
+        self.sharpness_ = found.slope
+        self.svc_.intercept_ = self.svc_.intercept_ + found.shifts
 
     def _machine(self) -> LinearSVC:
         return LinearSVC(

@@ -16,6 +16,7 @@ from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
 from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
+from kernelsieve.models.intervals import Intervals
 from kernelsieve.models.jackknife import Jackknife
 from kernelsieve.persistence._container import ModelFileError
 from kernelsieve.persistence._sklearn import STEPS, step_of
@@ -94,6 +95,7 @@ for _class in (
     Estimate,
     Frame,
     LearnedRidge,
+    Intervals,
     Jackknife,
     Category,
     Number,

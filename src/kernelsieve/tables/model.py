@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import keyed_rows, root_seed, stream
 from kernelsieve._state import (
+    AbsentOr,
     PersistentEstimator,
-    array,
     choice,
     instance,
     number,
@@ -33,9 +33,9 @@ from kernelsieve.explanation.views import View
 from kernelsieve.features.registry import feature_map, find_method
 from kernelsieve.kernels import Kernel
 from kernelsieve.learning import Judge, choose_gamma_alpha
-from kernelsieve.learning.target_transform import NAMES, target_label
+from kernelsieve.learning.target_transform import NAMES, TargetTransform, target_label
 from kernelsieve.models import KernelRidge, KernelRidgeClassifier
-from kernelsieve.models.conformal import conformal_width
+from kernelsieve.models.intervals import Intervals
 from kernelsieve.sources.stream import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
@@ -69,7 +69,7 @@ from kernelsieve.tables.target import (
     with_target,
 )
 from kernelsieve.tables.texts import readings
-from kernelsieve.tables.verdict import compared, row_losses
+from kernelsieve.tables.verdict import compared
 from kernelsieve.tables.view import table_view
 
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
@@ -163,8 +163,8 @@ class TableModel(PersistentEstimator):
         The ridge that was used.
     gamma_ : float, str or None
         The width that was used; None for a learned kernel.
-    residuals_ : ndarray of shape (n_test,)
-        Absolute errors on the rows set aside, in ascending order; empty for a classification.
+    intervals_ : Intervals
+        Errors on the rows set aside, and where they are larger; only of a regression.
     facts_ : dict
         What `summary` prints: scores on the rows set aside, permutation importances, monomials.
 
@@ -199,7 +199,7 @@ class TableModel(PersistentEstimator):
         "task_": choice(*TASKS[1:]),
         "alpha_": number(0.0),
         "gamma_": scalar,
-        "residuals_": array(None),
+        "intervals_": AbsentOr(instance(Intervals)),
         "facts_": stored_facts,
     }
 
@@ -446,16 +446,15 @@ class TableModel(PersistentEstimator):
         matrix: dict[str, Any] = {"labels": [], "counts": []}
         if answers[1] is not None:
             matrix = confusion(y[test], answers[0], answers[1])
-        self.residuals_ = np.zeros(0)
+        self.__dict__.pop("intervals_", None)
         if self.task_ == "regression":
-            self.residuals_ = np.sort(np.abs(y[test] - answers[0].astype(np.float64)))
+            transform = _transform_of(trial) if y.min() >= 0.0 else None
+            self.intervals_ = Intervals.of(y[test], answers[0], transform=transform)
         verdict: dict[str, Any] = {"models": [], "interval": 0.0, "sentence": ""}
         if self.baselines:
             progress("comparing with other models")
-            losses = row_losses(answers[0] if answers[2] is None else answers[2], answers[1],
-                                y[test])  # fmt: skip
             verdict = compared(table, y, (train, test), encoder, (X_train, X_test),
-                               (losses, took), self.task_, seed, self.n_jobs)  # fmt: skip
+                               (answers, took), self.task_, seed, self.n_jobs)  # fmt: skip
         progress("explaining")
         constant = _Constant(y[train], self.task_)
         facts = {
@@ -687,27 +686,40 @@ class TableModel(PersistentEstimator):
         check_is_fitted(self)
         return TablePredictor(self.encoder_, self.readings_, self.model_.predictor())
 
-    def half_width(self, interval: float) -> float:
-        """Half the width of prediction intervals, from the errors on the rows set aside.
+    def predict_interval(
+        self, data: Any, coverage: float = 0.9
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bounds that hold a share of the targets of new rows; only for a regression.
 
-        This is split conformal prediction: for new rows like those of the table, at least this
-        share of the intervals holds the target. (The final model has seen more rows than the one
-        whose errors these are, so that the intervals tend to be a little wide.)
+        This is split conformal prediction with the rows set aside: for new rows like those of the
+        table, at least this share of the intervals holds the target. Intervals are wider where
+        errors are larger. (The final model has seen more rows than the one whose errors these are,
+        so that the intervals tend to be a little wide.)
 
         Parameters
         ----------
-        interval : float
+        data : path, frame or mapping of columns
+        coverage : float, default 0.9
             The share of targets that lie inside, between 0 and 1.
 
         Returns
         -------
-        float
+        low, high : ndarray of shape (n,)
             Infinite if there are too few rows set aside for this share.
         """
+        self._check_interval(coverage)
+        return self._bounds(self.model_.predict(self._encoded(data)), coverage)
+
+    def _check_interval(self, coverage: float) -> None:
         self._require("regression", "intervals")
-        if not 0.0 < interval < 1.0:
-            raise TableError(f"interval={interval:g} must be between 0 and 1, for example 0.9")
-        return conformal_width(self.residuals_, interval)
+        if not 0.0 < coverage < 1.0:
+            raise TableError(f"interval={coverage:g} must be between 0 and 1, for example 0.9")
+
+    def _bounds(
+        self, predicted: NDArray[Any], coverage: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        transform = _transform_of(self.model_)
+        return self.intervals_.bounds(predicted, coverage, transform=transform)
 
     def predict_table(
         self,
@@ -750,7 +762,8 @@ class TableModel(PersistentEstimator):
             self._require("classification", "probabilities")
         if std:
             self._require("regression", "standard deviations")
-        width = None if interval is None else self.half_width(interval)
+        if interval is not None:
+            self._check_interval(interval)
         check_is_fitted(self)
         table = as_table(data, self.readings_)
         kept = {
@@ -771,8 +784,9 @@ class TableModel(PersistentEstimator):
             columns = {name: predicted}
         if proba and chances is not None and classes is not None:
             columns |= {f"{name}={label_text(c)}": chances[:, i] for i, c in enumerate(classes)}
-        if width is not None:
-            columns |= {f"{name} low": predicted - width, f"{name} high": predicted + width}
+        if interval is not None:
+            low, high = self._bounds(predicted, interval)
+            columns |= {f"{name} low": low, f"{name} high": high}
         given = {f"{n} (given)" if n in columns else n: _as_given(v) for n, v in kept.items()}
         columns = given | columns
         judged = None
@@ -899,6 +913,11 @@ class Predictions:
     n_rows: int
     columns: dict[str, NDArray[Any]]
     scores: dict[str, float] | None
+
+
+def _transform_of(model: Any) -> TargetTransform | None:
+    """What a regression learns in place of the target, if anything."""
+    return getattr(model, "target_transform_", None)
 
 
 def _answers(

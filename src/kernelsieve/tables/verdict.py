@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm as normal
+from scipy.stats import rankdata
+from scipy.stats import t as student
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from threadpoolctl import threadpool_limits
@@ -26,6 +30,8 @@ NO_ERROR = 0.01  # share of a constant's log loss: below, the classes are as goo
 INTERVAL = 0.9
 MOST_CATEGORIES = 254  # that gradient boosting can hold; the rarest of more count as missing
 SMALLEST_CHANCE = 1e-15
+SURE = 0.95  # of a verdict that columns say something, where they say nothing
+LITTLE = 0.05  # share of the error of a constant: columns that surely save less say little
 ONE_PER_CENT = 0.01  # smaller differences within the noise are not worth a number
 
 
@@ -55,7 +61,7 @@ def compared(
     split: tuple[NDArray[np.int64], NDArray[np.int64]],
     encoder: TableEncoder,
     matrices: tuple[Any, Any],
-    ours: tuple[NDArray[np.float64], float],
+    ours: tuple[Any, float],
     task: str,
     seed: int,
     n_jobs: int | None = None,
@@ -72,8 +78,8 @@ def compared(
         Fitted to the rows to learn from.
     matrices : pair of matrices
         Both parts of the table, encoded: the inputs of the linear model.
-    ours : (ndarray of shape (n_test,), float)
-        Losses of the model on the rows that judge, and the seconds it took.
+    ours : ((predictions, classes or None, probabilities or None), float)
+        Answers of the model on the rows that judge, and the seconds it took.
     task : "regression" or "classification"
     seed : int
     n_jobs : int, default all cores
@@ -86,42 +92,44 @@ def compared(
         intervals; "sentence": the verdict in words.
     """
     train, test = split
-    losses = {"constant": (constant_losses(y[train], y[test], task), 0.0)}
+    losses = {"constant": constant_losses(y[train], y[test], task)}
+    seconds, chances = {"constant": 0.0}, {}
+
+    def judge(name: str, answers: Any, classes: Any, took: float) -> None:
+        losses[name], seconds[name] = row_losses(answers, classes, y[test]), took
+        if classes is not None and len(classes) == 2:
+            chances[name] = answers[:, 1]
+
     linear: Any = RidgeCV(LINEAR_ALPHAS)
     trees: Any = HistGradientBoostingRegressor(random_state=seed % 2**32)
     if task == "classification":
         linear = LogisticRegression(max_iter=1_000)
         trees = HistGradientBoostingClassifier(random_state=seed % 2**32)
-    losses["linear"] = _timed(linear, *matrices, y[train], y[test], n_jobs)
+    judge("linear", *_timed(linear, *matrices, y[train], n_jobs))
     if encoder.matrix_columns_ == 0:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # notes on the table were given already
             typed, is_category = encoder.typed(table)
         _limit_categories(typed, is_category, train)
         trees.set_params(categorical_features=is_category)
-        losses["gradient boosting"] = _timed(
-            trees, typed[train], typed[test], y[train], y[test], n_jobs
-        )
-    losses["this model"] = ours
-    return summary({n: v for n, (v, _) in losses.items()}, {n: s for n, (_, s) in losses.items()},
-                   task, seed)  # fmt: skip
+        judge("gradient boosting", *_timed(trees, typed[train], typed[test], y[train], n_jobs))
+    (predicted, classes, probabilities), took = ours
+    judge("this model", predicted if classes is None else probabilities, classes, took)
+    ranking = Ranking(y[test] == classes[1], chances) if chances else None
+    return summary(losses, seconds, task, seed, ranking)
 
 
 def _timed(
-    model: Any,
-    X_train: Any,
-    X_test: Any,
-    y_train: NDArray[Any],
-    y_test: NDArray[Any],
-    n_jobs: int | None,
-) -> tuple[NDArray[np.float64], float]:
+    model: Any, X_train: Any, X_test: Any, y_train: NDArray[Any], n_jobs: int | None
+) -> tuple[NDArray[Any], NDArray[Any] | None, float]:
+    """Answers, the classes if they are probabilities, and seconds."""
     start = time.perf_counter()
     with threadpool_limits(thread_count(n_jobs)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that does not converge is one
         model.fit(X_train, y_train)
     classes = getattr(model, "classes_", None)
     answers = model.predict(X_test) if classes is None else model.predict_proba(X_test)
-    return row_losses(answers, classes, y_test), time.perf_counter() - start
+    return answers, classes, time.perf_counter() - start
 
 
 def _limit_categories(
@@ -135,10 +143,59 @@ def _limit_categories(
         X[:, i] = np.where(kept[places] == X[:, i], places, np.nan)
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """How models rank the rows of two classes.
+
+    Attributes
+    ----------
+    positive : ndarray of bool of shape (n,)
+    chances : dict of str to ndarray of shape (n,)
+        The probability of the positive class by each model.
+    """
+
+    positive: NDArray[np.bool_]
+    chances: Mapping[str, NDArray[np.float64]]
+
+    def area(self, name: str) -> tuple[float, float]:
+        """The area under the ROC curve of a model, and its standard error (DeLong 1988)."""
+        above, below = self.chances[name][self.positive], self.chances[name][~self.positive]
+        if len(above) < 2 or len(below) < 2:
+            return 0.5, np.inf
+        ranks = rankdata(np.concatenate([above, below]))
+        won = (ranks[: len(above)] - rankdata(above)) / len(below)
+        lost = (ranks[len(above) :] - rankdata(below)) / len(above)
+        variance = won.var(ddof=1) / len(above) + lost.var(ddof=1) / len(below)
+        # Perfect rankings of a few rows vary, too, though none of these rows shows it.
+        least = 1.0 / (12.0 * len(above) * len(below))
+        return float(won.mean()), float(np.sqrt(max(variance, least)))
+
+
 def summary(
-    losses: dict[str, NDArray[np.float64]], seconds: dict[str, float], task: str, seed: int
+    losses: Mapping[str, NDArray[np.float64]],
+    seconds: Mapping[str, float],
+    task: str,
+    seed: int,
+    ranking: Ranking | None = None,
 ) -> dict[str, Any]:
-    """Errors with bootstrap intervals, and a sentence; the last of the models is ours."""
+    """Errors with bootstrap intervals, and a sentence.
+
+    Parameters
+    ----------
+    losses : mapping of str to ndarray of shape (n,)
+        Of a constant, of usual models and of ours, in this order, at the same rows: rows set aside,
+        or all rows, each by models of folds without it (the mean over repetitions).
+    seconds : mapping of str to float
+    task : "regression" or "classification"
+    seed : int
+    ranking : Ranking, optional
+        Of two classes. Ranks may be clear where probabilities are not.
+
+    Returns
+    -------
+    dict
+        As of `compared`.
+    """
     error: Callable[[Any], Any] = np.sqrt if task == "regression" else np.asarray
     n = len(losses["constant"])
     # The same draws for all models: differences are then compared on the same rows.
@@ -152,41 +209,101 @@ def summary(
                        "high": float(high), "seconds": float(seconds[name])})  # fmt: skip
     ours, others = models[-1], models[1:-1]
     best = min(others, key=lambda model: model["error"])
-    sentence = _sentence(ours, best, models[0], sampled, tails)
-    if (
-        task == "classification"
-        and max(ours["error"], best["error"]) < NO_ERROR * models[0]["error"]
+    gain = _Gains(sampled, tails)
+    if not says_something(losses, ranking):
+        sentence = _nothing(models, gain, n)
+    elif task == "classification" and (
+        max(ours["error"], best["error"]) < NO_ERROR * models[0]["error"]
     ):
         sentence = (
             f"This model and {_article(best['name'])} both predict the classes nearly without "
             "error: take whichever you prefer, but see whether a column gives the target away."
         )
+    else:
+        sentence = _comparison(ours, best, gain)
+        if min(ours["error"], best["error"]) >= models[0]["error"]:
+            sentence = _ranked(ranking) + sentence
     return {"models": models, "interval": INTERVAL, "sentence": sentence}
 
 
-def _sentence(
-    ours: dict[str, Any],
-    best: dict[str, Any],
-    constant: dict[str, Any],
-    sampled: dict[str, NDArray[np.float64]],
-    tails: list[float],
-) -> str:
-    def gain(better: dict[str, Any], worse: dict[str, Any]) -> tuple[float, float, float]:
-        """By what share the error of one is smaller, with an interval."""
-        ratios = 1.0 - sampled[better["name"]] / np.maximum(sampled[worse["name"]], 1e-300)
-        low, high = np.percentile(ratios, tails)
+def says_something(
+    losses: Mapping[str, NDArray[np.float64]], ranking: Ranking | None = None
+) -> bool:
+    """Whether any model is better than a constant, by more than chance would explain.
+
+    Differences of the losses are paired by rows, and their mean is compared with its standard
+    error. Where columns say nothing about the target, the answer is yes in at most 5 % of cases,
+    however many models have their try.
+    """
+    names = [name for name in losses if name != "constant"]
+    tries = len(names) + (0 if ranking is None else len(ranking.chances))
+    tail = (1.0 - SURE) / tries
+    for name in names:
+        less = losses["constant"] - losses[name]
+        deviation = float(less.std(ddof=1)) if len(less) > 1 else np.inf
+        if less.mean() * np.sqrt(len(less)) > student.isf(tail, max(len(less) - 1, 1)) * deviation:
+            return True
+    if ranking is None:
+        return False
+    areas = [ranking.area(name) for name in ranking.chances]
+    return any(area - 0.5 > normal.isf(tail) * error for area, error in areas)
+
+
+@dataclass(frozen=True)
+class _Gains:
+    """By what share the error of one model is smaller than that of another, with an interval."""
+
+    sampled: Mapping[str, NDArray[np.float64]]
+    tails: list[float]
+
+    def __call__(self, better: dict[str, Any], worse: dict[str, Any]) -> tuple[float, float, float]:
+        errors = self.sampled[better["name"]], np.maximum(self.sampled[worse["name"]], 1e-300)
+        low, high = np.percentile(1.0 - errors[0] / errors[1], self.tails)
         return 1.0 - better["error"] / max(worse["error"], 1e-300), float(low), float(high)
 
-    winner = min(ours, best, key=lambda model: model["error"])
-    if gain(winner, constant)[1] <= 0.0:
-        share, low, high = gain(constant, ours)
-        little = "these columns say little about the target."
-        if low > 0.0:
-            return (
-                f"A constant is {share:.0%} better than this model ({low:.0%} to {high:.0%}), and "
-                f"no model is clearly better than a constant: {little}"
-            )
-        return f"No model is clearly better than a constant: {little}"
+
+def _nothing(models: list[dict[str, Any]], gain: _Gains, n: int) -> str:
+    """What rows say that show no model to be better than a constant."""
+    constant, ours = models[0], models[-1]
+    best = min(models[1:], key=lambda model: model["error"])
+    share, low, high = gain(best, constant)
+    if high < LITTLE:
+        reason = "these columns say little about the target."
+    else:
+        reason = (
+            f"{n:,} rows are too few to tell. The error of {_article(best['name'])} is "
+            f"{_change(share)} than that of a constant ({_change(low)} to {_change(high)})."
+        )
+    share, low, high = gain(constant, ours)
+    if low > 0.0:
+        return (
+            f"A constant is {share:.0%} better than this model ({low:.0%} to {high:.0%}), and "
+            f"no model is clearly better than a constant: {reason}"
+        )
+    return f"No model is clearly better than a constant: {reason}"
+
+
+def _change(share: float) -> str:
+    return f"{share:.0%} smaller" if share >= 0.0 else f"{-share:.0%} larger"
+
+
+def _ranked(ranking: Ranking | None) -> str:
+    """Said where probabilities are no better than constant ones, but ranks are."""
+    if ranking is None:
+        return ""
+    name, (area, error) = max(
+        ((name, ranking.area(name)) for name in ranking.chances), key=lambda one: one[1][0]
+    )
+    reach = float(normal.isf((1.0 - INTERVAL) / 2.0)) * error
+    low, high = max(area - reach, 0.0), min(area + reach, 1.0)
+    return (
+        f"The columns do rank the rows: the AUC of {_article(name)} is {area:.2f} ({low:.2f} to "
+        f"{high:.2f}). But no probabilities are better than the shares of the classes. "
+    )
+
+
+def _comparison(ours: dict[str, Any], best: dict[str, Any], gain: _Gains) -> str:
+    """Our model beside the best of the others."""
     alike = (
         f"This model and {_article(best['name'])} cannot be told apart on these rows: take "
         "whichever you prefer."

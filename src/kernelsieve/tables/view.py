@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelsieve.explanation.sums import Input
 from kernelsieve.explanation.views import Groups, View, marginals_of
 from kernelsieve.learning.target_transform import target_label
-from kernelsieve.tables.columns import Levels
+from kernelsieve.tables.categories import Category
 from kernelsieve.tables.table import as_table
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ Marginal = tuple[NDArray[np.float64], NDArray[np.float64]]
 def _distribution(column: Any, marginals: list[Marginal]) -> Marginal:
     """The rows of the matrix that a column of the table has, and their shares."""
     values, weights = marginals[0]
-    if isinstance(column, Levels):
+    if isinstance(column, Category):
         rows = _level_rows(column)
         if column.means:
             # Training rows have means of other folds: each counts for the levels next to it.
@@ -90,7 +90,7 @@ def _distribution(column: Any, marginals: list[Marginal]) -> Marginal:
     return rows, weights / weights.sum()
 
 
-def _level_rows(column: Levels) -> NDArray[np.float64]:
+def _level_rows(column: Category) -> NDArray[np.float64]:
     """The row of each level: its 0/1 columns, or the numbers that stand for it."""
     means = column.means
     return np.array(means) if means else np.eye(len(column.levels))
@@ -98,7 +98,7 @@ def _level_rows(column: Levels) -> NDArray[np.float64]:
 
 def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
     """Rows of a column's places in the matrix, as the table shows them."""
-    if isinstance(column, Levels):
+    if isinstance(column, Category):
         distances = np.square(rows[:, None, :] - _level_rows(column)).sum(axis=2)
         names = np.array([str(level) for level in column.levels], dtype=object)
         return np.where(distances.min(axis=1) < 0.5, names[distances.argmin(axis=1)], "(unseen)")
