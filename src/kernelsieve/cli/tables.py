@@ -23,6 +23,7 @@ from kernelsieve.cli._common import (
 if TYPE_CHECKING:
     from kernelsieve.tables import TableModel
 
+INSPECTED_ROWS = 100_000  # of a large file
 KERNELS = "gaussian, poly, exponential, inverse_polynomial, linear, laplacian, matern"
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -222,22 +223,31 @@ def inspect(
     from kernelsieve._files import write_text
     from kernelsieve.tables import read_table
     from kernelsieve.tables.inspection import as_html, as_lines, inspected
+    from kernelsieve.tables.sampling import sampled, too_large
+    from kernelsieve.tables.table import notice
     from kernelsieve.tables.writers import check_writable
 
-    with _errors(), notes(quiet or json) as found:
+    silent = quiet or json
+    with _errors(), notes(silent) as found, steps(silent) as step:
         if html is not None:
             check_writable(html, (".html",))
-        table = read_table(data, **text_options(sep, decimal, encoding, date_format))
+        text = text_options(sep, decimal, encoding, date_format)
+        if too_large(data):
+            table, n_rows = sampled(data, INSPECTED_ROWS, 0, step, text)
+            notice(f"{data} is large: inspected {table.n_rows:,} random rows of {n_rows:,}")
+        else:
+            table = read_table(data, **text)
+            n_rows = table.n_rows
         columns = inspected(table, target, task=task, drop=words(drop), keep=words(keep))
         if html is not None:
-            write_text(html, as_html(str(data), table.n_rows, columns))
+            write_text(html, as_html(str(data), n_rows, columns))
     if json:
         rows = [asdict(column) for column in columns]
-        print_json({"rows": table.n_rows, "columns": rows, "notes": found})
+        print_json({"rows": n_rows, "columns": rows, "notes": found})
     elif not quiet:
         for line in as_lines(columns):
             typer.echo(line)
-        typer.echo(f"{table.n_rows:,} rows" + (f", page: {html}" if html is not None else ""))
+        typer.echo(f"{n_rows:,} rows" + (f", page: {html}" if html is not None else ""))
 
 
 @app.command()
@@ -283,6 +293,9 @@ def predict(
     """
     require_files(model, data)
     from kernelsieve.tables import read_table
+    from kernelsieve.tables.batches import predict_batches
+    from kernelsieve.tables.readers import read_batches
+    from kernelsieve.tables.sampling import too_large
     from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
 
     start = perf_counter()
@@ -297,8 +310,12 @@ def predict(
         kept = None if keep_columns == "all" else words(keep_columns)
         # In a text, the columns stay as they are: zeros in front, long numbers, dates.
         given = kept if not json and (out is None or out.suffix.lower() == ".csv") else []
-        table = read_table(data, **text, readings=fitted.readings_, given=given)
-        answer = fitted.predict_table(table, proba=proba, std=std, interval=interval, keep=kept)
+        text |= {"readings": fitted.readings_, "given": given}
+        wanted: dict[str, Any] = {"proba": proba, "std": std, "interval": interval, "keep": kept}
+        if too_large(data):
+            answer = predict_batches(fitted, read_batches(data, **text), **wanted, progress=step)
+        else:
+            answer = fitted.predict_table(read_table(data, **text), **wanted)
         if out is not None:
             write_columns(out, answer.columns)
     if json:

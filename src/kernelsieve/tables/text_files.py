@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import itertools
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from kernelsieve._files import UNPACKING_ERRORS, is_packed, open_bytes
 from kernelsieve._validation import check_choice
+from kernelsieve.tables.sizes import refuse_beyond_memory
 from kernelsieve.tables.table import Table, TableError, column_names, notice, refuse_twice
 from kernelsieve.tables.texts import SHOWN, Column, Reading, decimal_sign, number, understood
 
@@ -27,7 +25,6 @@ SEPARATORS = ",;\t|"
 SEP_LINE = re.compile(r"(?i)\"?sep=(.)\"?[,;]*")
 LINES_ABOVE = 50  # lines among which the names of the columns are looked for
 ROWS_COUNTED = 20  # whose values are counted, to find names of rows
-PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def _text_errors(path: Path, options: TextOptions) -> Iterator[None]:
         yield
     except (UnicodeError, LookupError) as error:
         raise TableError(_encoding_message(path, options, error)) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+    except UNPACKING_ERRORS as error:
         raise TableError(f"{path} is not a text table: {error}") from error
 
 
@@ -334,19 +331,21 @@ def _arrow_source(path: Path, options: TextOptions, whole: bool) -> tuple[Any, s
     """
     import pyarrow as pa
 
-    encoding, packed = _encoding(path, options), path.suffix.lower() in PACKED
+    encoding = _encoding(path, options)
     encoding = "utf8" if encoding in ("utf-8", "utf-8-sig") else encoding
-    if encoding == "utf8" and not packed:
+    if encoding == "utf8" and not is_packed(path):
+        if whole:
+            refuse_beyond_memory(path, path.stat().st_size)
         return pa.OSFile(str(path)), encoding
     if not whole:
         return open_bytes(path), encoding
     memory = pa.BufferOutputStream()  # pyarrow's own: its threads would release bytes of Python's
+    decoder = codecs.getincrementaldecoder(encoding)()
     with open_bytes(path) as file:
-        if encoding == "utf8":
-            while part := file.read(LARGEST_CELL):
-                memory.write(part)
-        else:
-            memory.write(file.read().decode(encoding).encode())
+        while part := file.read(LARGEST_CELL):
+            memory.write(part if encoding == "utf8" else decoder.decode(part).encode())
+            refuse_beyond_memory(path, memory.tell())
+    decoder.decode(b"", final=True)
     return pa.BufferReader(memory.getvalue()), "utf8"
 
 
@@ -395,8 +394,3 @@ def _open(path: Path, options: TextOptions) -> TextIO:
     encoding = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline="")
 
-
-def open_bytes(path: Path) -> Any:
-    """Open a file, which may be packed, to read its bytes."""
-    packed = PACKED.get(path.suffix.lower())
-    return path.open("rb") if packed is None else packed(path, "rb")
