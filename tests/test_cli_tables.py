@@ -181,7 +181,7 @@ def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
 WRONG = {
     "absent": (["fit", "no.csv", "--target", "a"], "no.csv does not exist"),
     "target": (["fit", "flats.csv", "--target", "a"], "has no column 'a': it has size, town"),
-    "no target": (["fit", "flats.csv"], "name the column to predict with --target, one of size"),
+    "no target": (["fit", "flats.csv"], "name the column to predict (--target), one of size"),
     "alpha": (["fit", "flats.csv", "--target", "rent", "--alpha", "-1"], "--alpha -1: give a"),
     "gamma": (["fit", "flats.csv", "--target", "rent", "--gamma", "x"], "'cv', 'scale', 'auto'"),
     "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "unknown method 'x'"),

@@ -67,6 +67,7 @@ LAZY = {
     "matplotlib",
     "onnx",
     "onnxruntime",
+    "openpyxl",
     "dask",
     "distributed",
     "pandas",

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import re
 import secrets
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,6 +23,18 @@ PART = 2**22  # bytes that are expanded at once
 def is_packed(path: Path) -> bool:
     """Whether the name says that a file is compressed."""
     return path.suffix.lower() in PACKED
+
+
+def split_sheet(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """The workbook and the sheet that a path names.
+
+    Examples
+    --------
+    >>> split_sheet("flats.xlsx#Rents")[1], split_sheet("flats.xlsx")[1]
+    ('Rents', None)
+    """
+    match = re.fullmatch(r"(?is)(.*\.xlsx)#(.+)", os.fspath(path))
+    return (Path(match[1]), match[2]) if match else (Path(path), None)
 
 
 def open_bytes(path: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from kernelsieve.cli._common import (
 if TYPE_CHECKING:
     from kernelsieve.tables import TableModel
 
+SHOWN_COLUMNS = 5
 INSPECTED_ROWS = 100_000  # of a large file
 KERNELS = "gaussian, poly, exponential, inverse_polynomial, linear, laplacian, matern"
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -82,7 +84,9 @@ THREADS = Annotated[
 
 @app.command()
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Model file.")] = Path(
         "model.ks"
@@ -127,6 +131,9 @@ def fit(
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Do not compare with other models.")
     ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print the kernel, its features and accuracy.")
+    ] = False,
     strict: STRICT = False,
     sep: SEP = None,
     decimal: DECIMAL = None,
@@ -141,9 +148,9 @@ def fit(
 
     Numbers are standardised, texts become 0/1 columns, and missing values are
     filled in. The kernel is learned unless you choose one. A fifth of the rows
-    is set aside to compare the model with a constant, a linear model and
-    gradient boosting; then it is fitted to all rows. The label of a LIBSVM
-    file is called 'target'.
+    is held out to compare the model with a constant, a linear model and
+    gradient boosting; then the model is fitted to all rows. The label of a
+    LIBSVM file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -187,12 +194,14 @@ def fit(
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
     elif not quiet:
-        _print_fit(model, out)
+        _print_fit(model, out, details)
 
 
 @app.command()
 def inspect(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page.", show_default="no")
@@ -266,7 +275,7 @@ def predict(
     ] = False,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Add bounds that hold a share P of the targets, as 0.9."),
+        typer.Option(metavar="P", help="Add prediction intervals with coverage P, e.g. 0.9."),
     ] = None,
     keep_columns: Annotated[
         str, typer.Option(metavar="A,B", help="Columns to pass on to the output, or 'all'.")
@@ -283,7 +292,7 @@ def predict(
 
     Columns are matched by name; others are ignored. If the table contains the
     target, the scores are printed. Intervals come from the errors on the rows
-    that 'fit' has set aside.
+    that 'fit' held out.
 
     [bold]Examples[/bold]
 
@@ -296,7 +305,7 @@ def predict(
     from kernelsieve.tables.batches import predict_batches
     from kernelsieve.tables.readers import read_batches
     from kernelsieve.tables.sampling import too_large
-    from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
+    from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_parts, write_columns
 
     start = perf_counter()
     silent = quiet or json
@@ -323,7 +332,8 @@ def predict(
         content: dict[str, Any] = {"rows": answer.n_rows, "scores": answer.scores, "notes": found}
         print_json({**content, **({"out": str(out)} if out else {"predictions": predictions})})
     elif out is None:
-        typer.echo(csv_text(answer.columns), nl=False)
+        for part in csv_parts(answer.columns):
+            typer.echo(part, nl=False)
     elif not quiet:
         typer.echo(f"Rows:   {answer.n_rows:,}")
         if answer.scores is not None:
@@ -334,7 +344,9 @@ def predict(
 
 @app.command()
 def embed(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="parquet, npz, svm, csv, arrow.")
     ] = Path("features.parquet"),
@@ -438,7 +450,7 @@ def export(
 
     A model of 'kernelsieve fit' has one input for each column it uses: numbers
     with NaN where they are missing, texts with "" there, and times as seconds
-    since 1970. Needs onnx: pip install 'kernelsieve[onnx]'.
+    since 1970. Needs onnx: pip install 'kernelsieve\\[onnx]'.
 
     [bold]Examples[/bold]
 
@@ -502,22 +514,37 @@ def _number_or_word(text: str, option: str, allowed: tuple[str, ...]) -> Any:
     return number
 
 
-def _print_fit(model: TableModel, out: Path) -> None:
-    from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
+def _print_fit(model: TableModel, out: Path, details: bool) -> None:
+    from kernelsieve.tables.facts import (
+        column_lines,
+        confusion_lines,
+        detail_lines,
+        printable,
+        summary_lines,
+    )
     from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
-    matrix = confusion_lines(facts)
-    table = [*matrix, ""] if matrix else []
-    for line in [*summary_lines(facts), "", *table, *column_lines(facts, 5), ""]:
-        typer.echo(printable(line))
-    for line in verdict_lines(facts):
-        typer.echo(line)
-    typer.echo(f"\nTook:    {duration(facts['seconds'])}")
-    typer.echo(f"Model:   {out}")
-    typer.echo(f"Next:    kernelsieve explain {out}")
-    typer.echo(f"         kernelsieve predict {out} new.csv -o out.csv")
+    plan = str(getattr(model, "plan_", ""))  # why this model was chosen, in a sentence or a few
+    parts = [
+        summary_lines(facts),
+        [part for line in plan.splitlines() for part in wrap(line, 80)],
+        verdict_lines(facts),
+        confusion_lines(facts),
+        column_lines(facts, SHOWN_COLUMNS),
+        detail_lines(facts) if details else [],
+    ]
+    for part in parts:
+        for line in part:
+            typer.echo(printable(line))
+        if part:
+            typer.echo()
+    typer.echo(f"Saved {out} after {duration(facts['seconds'])}. Next:")
+    typer.echo(f"  kernelsieve explain {out}")
+    typer.echo(f"  kernelsieve predict {out} new.csv -o out.csv")
 
 
 def _score_text(scores: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    from kernelsieve.tables.figures import figure
+
+    return ", ".join(f"{name} {figure(value)}" for name, value in scores.items())

@@ -123,8 +123,7 @@ class SvmlightSource(StreamSource):
                         raise ValueError("NaN or infinity among its labels")
                 except ValueError as error:
                     raise ValueError(
-                        f"block {number}{of_blocks} of {self.where} (from row {start} on): "
-                        f"{error}"
+                        f"block {number}{of_blocks} of {self.where} (from row {start} on): {error}"
                     ) from error
                 if X.nnz:
                     low, high = int(X.indices.min()), int(X.indices.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def predict_batches(
     """
     classifies = model.task_ == "classification"
     parts: list[Predictions] = []
-    targets: list[NDArray[np.object_]] = []
+    targets: list[NDArray[Any]] = []
     done = 0
     with warnings.catch_warnings():
         for table in batches:
@@ -53,13 +54,16 @@ def predict_batches(
     return Predictions(done, columns, judged)
 
 
-def _targets(model: TableModel, table: Table) -> NDArray[np.object_]:
-    """The targets that the table holds; None where they are missing or of another kind."""
+def _targets(model: TableModel, table: Table) -> NDArray[Any]:
+    """The targets that the table holds: NaN, or None, where they are missing or of another kind."""
     values = table.columns.get(model.target_)
-    if values is None or (model.task_ == "regression" and values.dtype.kind != "f"):
+    if model.task_ == "regression":
+        known = values is not None and values.dtype.kind == "f"
+        return values if known else np.full(table.n_rows, np.nan)
+    if values is None:
         return np.full(table.n_rows, None, dtype=object)
     missing = is_missing(values)
-    if model.task_ == "classification" and values.dtype.kind != model.classes_.dtype.kind:
+    if values.dtype.kind != model.classes_.dtype.kind:
         values = values.astype(str)
     found = values.astype(object)
     found[missing] = None
@@ -67,15 +71,15 @@ def _targets(model: TableModel, table: Table) -> NDArray[np.object_]:
 
 
 def _scores(
-    model: TableModel, columns: dict[str, NDArray[np.object_]], targets: NDArray[np.object_]
+    model: TableModel, columns: dict[str, NDArray[Any]], targets: NDArray[Any]
 ) -> dict[str, float] | None:
-    known = np.flatnonzero([target is not None for target in targets.tolist()])
+    known = np.flatnonzero(~is_missing(targets))
     if not len(known):
         return None
-    y = np.array(targets[known].tolist())
     predicted = columns[model.target_][known]
     if model.task_ == "regression":
-        return scores(y, predicted)
+        return scores(targets[known], predicted)
+    y = np.array(targets[known].tolist())
     chances = np.column_stack([columns[name][known] for name in _chances(model)])
     return scores(y, predicted, model.classes_, chances)
 

@@ -19,6 +19,7 @@ from kernelsieve.tables.table import TableNotice, as_table, is_missing
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
 
 LONGEST_NAME = 20  # characters that are shown
+LONGEST_OF_ALIKE = 36  # where shorter ones are alike
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _filled(column: Scaled) -> str:
 
 def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
     """Format columns in lines of at most ``width`` characters."""
-    names = [_shortened(printable(column.name, 200)) for column in columns]
+    names = shortened([printable(column.name, 200) for column in columns])
     room = max([6, *map(len, names)])
     lines = [f"{'column':<{room}}  {'kind':<8}  {'missing':>7}  {'levels':>7}  what becomes of it"]
     for name, column in zip(names, columns, strict=True):
@@ -153,11 +154,25 @@ def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
     return [printable(line, width) for line in lines]
 
 
-def _shortened(name: str) -> str:
-    """A long name without its middle: the names of similar columns differ at the end."""
-    if len(name) <= LONGEST_NAME:
+def shortened(names: list[str]) -> list[str]:
+    """Long names without their middles, as much of them as tells them apart.
+
+    Examples
+    --------
+    >>> shortened(["size", "sold_at_the_end_of_the_year", "sold_at_the_start_of_the_year"])
+    ['size', 'sold_at_the_end…of_the_year', 'sold_at_the_sta…of_the_year']
+    """
+    for length in range(LONGEST_NAME, LONGEST_OF_ALIKE):
+        found = [_shortened(name, length) for name in names]
+        if len(set(found)) == len(set(names)):
+            return found
+    return [_shortened(name, LONGEST_OF_ALIKE) for name in names]
+
+
+def _shortened(name: str, length: int) -> str:
+    if len(name) <= length:
         return name
-    return f"{name[: LONGEST_NAME // 2]}…{name[len(name) - (LONGEST_NAME - 1) // 2 :]}"
+    return f"{name[: length // 2]}…{name[len(name) - (length - 1) // 2 :]}"
 
 
 def as_html(where: str, n_rows: int, columns: list[ColumnFacts]) -> str:

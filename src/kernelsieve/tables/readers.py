@@ -1,4 +1,4 @@
-"""Readers of table files, by the suffix of the name: CSV, Parquet, Arrow, LIBSVM and npz."""
+"""Readers of table files, by the suffix of the name: CSV, Excel, Parquet, Arrow, LIBSVM, npz."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._files import PACKED, UNPACKING_ERRORS, open_bytes
+from kernelsieve._files import PACKED, UNPACKING_ERRORS, open_bytes, split_sheet
 from kernelsieve.sources import SvmlightSource
 from kernelsieve.tables.sizes import out_of_memory
+from kernelsieve.tables.spreadsheets import read_sheet
 from kernelsieve.tables.table import (
     Table,
     TableError,
@@ -39,8 +40,9 @@ from kernelsieve.tables.texts import TEXT, Column, Reading, understood
 
 PARQUET_ROWS = 2**16  # in a batch
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".tab")
+EXCEL = ".xlsx"
 SVMLIGHT_SUFFIXES = (".svm", ".libsvm", ".svmlight")
-WAYS_OUT = dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV")
+WAYS_OUT = dict.fromkeys((".xls", ".ods"), "save the sheet as .xlsx or CSV")
 
 
 def read_table(
@@ -62,7 +64,7 @@ def read_table(
     ----------
     path : path
         ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header line, also with ``.gz``, ``.bz2`` or
-        ``.xz``; ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and optionally
+        ``.xz``; ``.xlsx`` (``book.xlsx#Sheet`` names a sheet; needs openpyxl); ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and optionally
         names of its columns, and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm`` or
         ``.svmlight``.
     sep : str, optional
@@ -108,6 +110,8 @@ def read_table(
     try:
         if last in TEXT_SUFFIXES:
             return read_csv(path, options)
+        if last == EXCEL:
+            return read_sheet(path, options)
         return with_readings(READERS[last](path), readings)
     except FileNotFoundError:
         raise TableError(f"{path} does not exist") from None
@@ -119,6 +123,7 @@ def read_table(
 
 def _kind(path: Path) -> str:
     """The suffix that says what a file holds."""
+    path, _ = split_sheet(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED and len(suffixes) > 1
     return suffixes[-2] if packed else "".join(suffixes[-1:])
@@ -172,9 +177,7 @@ def read_batches(
                          date_format=date_format, readings=readings, given=given)  # fmt: skip
 
 
-def _parquet_batches(
-    path: Path, readings: Mapping[str, Reading] | None = None
-) -> Iterator[Table]:
+def _parquet_batches(path: Path, readings: Mapping[str, Reading] | None = None) -> Iterator[Table]:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -331,6 +334,7 @@ def _svmlight_table(path: Path, X: Any, y: Any) -> Table:
 
 READERS: dict[str, Callable[[Path], Table]] = {
     **dict.fromkeys(TEXT_SUFFIXES, lambda path: read_csv(path, TextOptions())),
+    EXCEL: lambda path: read_sheet(path, TextOptions()),
     ".parquet": _read_arrow,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,

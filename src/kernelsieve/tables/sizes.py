@@ -30,7 +30,7 @@ def table_bytes(path: str | os.PathLike[str], most: int) -> int:
     try:
         if path.suffix.lower() == ".parquet":
             return _parquet_bytes(path)
-        if path.suffix.lower() == ".npz":
+        if path.suffix.lower() in (".npz", ".xlsx"):
             with zipfile.ZipFile(path) as archive:
                 return sum(member.file_size for member in archive.infolist())
         return expanded_bytes(path, most)
@@ -60,6 +60,6 @@ def refuse_beyond_memory(path: Path, size: int, available: int | None = None) ->
 def out_of_memory(path: Path) -> str:
     """What to say of a file that does not fit in memory."""
     return (
-        f"{path} does not fit in memory: use fewer rows or columns, or fit with --sample-rows "
-        "100000 (sample_rows= in Python), which reads a file in batches"
+        f"{path} does not fit in memory: use fewer rows or columns, or fit with "
+        "sample_rows=100000, which reads a file in batches"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +87,7 @@ class Table:
 def _hint(names: list[str], wanted: str) -> str:
     """What may be wrong with a table that lacks a column."""
     if len(names) == 1 and wanted in names[0].split():
-        return "; if spaces separate the columns, pass --sep ' '"
+        return "; if spaces separate the columns, pass sep=' '"
     if any(map(is_number, names)) and not any(wanted.lower() in name.lower() for name in names):
         return "; if these are values, add a first line with the names of the columns"
     alike = [name for name in names if name.lower() == wanted.lower()]
@@ -106,9 +107,17 @@ def column_names(names: list[str]) -> str:
     return f"column {quoted}" if len(names) == 1 else f"columns {quoted}"
 
 
+def plural(count: int, what: str) -> str:
+    """A number of things: "1 row", "1,200 rows"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def notice(message: str) -> None:
-    """Warn about how a table was understood or changed."""
-    warnings.warn(message, TableNotice, stacklevel=3)
+    """Warn about how a table was understood or changed, at the line that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("kernelsieve."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, TableNotice, stacklevel=level - 1)
 
 
 def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
@@ -201,7 +210,7 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
     if array.dtype.kind not in "OUST":
         raise TableError(
             f"{where}: column {name!r} holds {array.dtype} values; only numbers, texts and times "
-            f"can be used. Ignore it with --drop {name}"
+            f"can be used. To ignore it, use drop=[{name!r}]"
         )
     texts = [cell_text(where, name, value) for value in array.tolist()]
     numbers = None if _has_text(array) else _numbers(texts)
@@ -262,7 +271,7 @@ def cell_text(where: str, name: str, value: Any) -> str | None:
         return repr(float(value))
     raise TableError(
         f"{where}: column {name!r} holds {type(value).__name__} values; only numbers, texts and "
-        f"times can be used. Ignore it with --drop {name}"
+        f"times can be used. To ignore it, use drop=[{name!r}]"
     )
 
 

@@ -67,10 +67,10 @@ def csv_batches(path: Path, options: TextOptions) -> Iterator[Table]:
     """The table of a text file in batches of about 16 MB."""
     with _text_errors(path, options):
         header, separator, lines = _header(path, options)
-        header = _names(header)
+        header = unique_names(header)
         for columns in _text_columns(path, header, separator, lines, options, whole=False):
             # The notes on the first batch are those on the file.
-            table = _from_texts(path, header, columns, separator, options, options.readings is None)
+            table = from_texts(path, header, columns, separator, options, options.readings is None)
             options = replace(options, readings=table.readings)
             yield table
 
@@ -81,13 +81,13 @@ def read_csv(path: Path, options: TextOptions) -> Table:
         header, separator, lines = _header(path, options)
         (columns,) = _text_columns(path, header, separator, lines, options)
     used = [i for i, name in enumerate(header) if name or not _is_empty(columns[i])]
-    names = _names(header)
-    return _from_texts(
+    names = unique_names(header)
+    return from_texts(
         path, [names[i] for i in used], [columns[i] for i in used], separator, options
     )
 
 
-def _names(header: list[str]) -> list[str]:
+def unique_names(header: list[str]) -> list[str]:
     """Names of all columns, each once; where one is missing or repeated, the name of pandas."""
     taken = set(header)
     names: list[str] = []
@@ -123,7 +123,7 @@ def _text_errors(path: Path, options: TextOptions) -> Iterator[None]:
         raise TableError(f"{path} is not a text table: {error}") from error
 
 
-def _from_texts(
+def from_texts(
     path: Path,
     header: list[str],
     columns: list[Any],
@@ -131,6 +131,7 @@ def _from_texts(
     options: TextOptions,
     notes: bool = True,
 ) -> Table:
+    """Understand columns of texts; ``notes`` tells which of them count as missing."""
     import pyarrow.compute as pc
 
     decimal = options.decimal or decimal_sign(
@@ -172,7 +173,7 @@ def note_readings(found: dict[str, Column]) -> None:
     for (reading, swappable), names in alike.items():
         example = found[names[0]].example or ""
         value = reading.value(example)
-        shown = f"the time {value}"
+        shown = f"the {'time' if 'T' in str(value) else 'date'} {value}"
         if reading.kind == "number":
             shown = f"the number {value:.12g}"
         elif reading.kind == "text":
@@ -181,8 +182,10 @@ def note_readings(found: dict[str, Column]) -> None:
         if reading.kind == "number" and (match := MAYBE_GROUPED.search(example)):
             other = "." if reading.decimal == "," else ","
             decimal_is_mark = match[1] == reading.decimal
-            right = f"'{match[1]}' separates thousands" if decimal_is_mark else (
-                f"'{match[1]}' is the decimal sign"
+            right = (
+                f"'{match[1]}' separates thousands"
+                if decimal_is_mark
+                else (f"'{match[1]}' is the decimal sign")
             )
             way_out = f"; if {right}, pass decimal={other!r}"
         notice(f"{column_names(names)}: {example!r} is read as {shown}{way_out}")
@@ -506,4 +509,3 @@ def _open(path: Path, options: TextOptions) -> TextIO:
     encoding = _encoding(path, options)
     encoding = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline="")
-
