@@ -741,6 +741,13 @@ def test_nul_bytes_are_named_by_their_line(text: str, file: Callable[..., Path])
         read_table(file("a,b\0\n1,2\n"))
 
 
+def test_notices_point_to_the_line_of_the_caller(file: Callable[..., Path]) -> None:
+    """They pointed into this package."""
+    with pytest.warns(TableNotice) as caught:
+        read_table(file("a,a\n1,2\n"))
+    assert {w.filename for w in caught} == {__file__}
+
+
 def test_names_that_repeat_are_numbered(file: Callable[..., Path]) -> None:
     table, said = noted(file("price,price.1,price,price\n1,2,3,4\n"))
     assert {name: values.tolist() for name, values in table.columns.items()} == {
@@ -749,6 +756,32 @@ def test_names_that_repeat_are_numbered(file: Callable[..., Path]) -> None:
     assert "renamed 'price' to 'price.2', 'price' to 'price.3'" in said
     with pytest.warns(TableNotice):
         assert list(next(read_batches(file("a,a\n1,2\n"))).columns) == ["a", "a.1"]
+
+
+OTHERS = {
+    "gzip": (gzip.compress(b"a,b\n1,2\n"), "should end with .csv.gz"),
+    "zip": (b"PK\3\4\x14\0\xff", "should end with .xlsx"),
+    "xz": (lzma.compress(b"a,b\n1,2\n"), "should end with .csv.xz"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), OTHERS.values(), ids=OTHERS)
+def test_other_files_called_csv_are_named(content: bytes, said: str, tmp_path: Path) -> None:
+    """They were texts in another encoding."""
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(TableError, match=f"is not a text file; its name {said}"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_lack_of_memory_is_said(
+    file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*arguments: Any) -> None:
+        raise pyarrow.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(pyarrow.csv, "read_csv", read)
+    with pytest.raises(TableError, match=r"a\.csv does not fit in memory: use fewer rows"):
+        read_table(file("a,b\n1,2\n"))
 
 
 def test_a_quote_that_stays_open_is_refused(file: Callable[..., Path]) -> None:

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
+from kernelsieve.sources import svmlight
 from kernelsieve.tables import (
     TableError,
     TableNotice,
@@ -29,7 +30,6 @@ from kernelsieve.tables import (
     sampling,
     text_files,
 )
-from kernelsieve.sources import svmlight
 from kernelsieve.tables import model as table_model
 from kernelsieve.tables.batches import predict_batches
 from kernelsieve.tables.facts import monomial_facts

@@ -398,7 +398,7 @@ def test_many_classes_and_the_task_can_be_said() -> None:
 def test_rows_without_target_are_left_out() -> None:
     table = flats()
     table["rent"][:7] = np.nan
-    with pytest.warns(TableNotice, match="7 rows without a target \('rent'\) ignored"):
+    with pytest.warns(TableNotice, match=r"7 rows without a target \('rent'\) ignored"):
         model = small().fit(table)
     assert model.facts_["rows"] == N_ROWS - 7
     with pytest.raises(TableError, match="missing in 7 rows, first in row 1"):

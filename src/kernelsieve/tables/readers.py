@@ -43,6 +43,7 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".tab")
 EXCEL = ".xlsx"
 SVMLIGHT_SUFFIXES = (".svm", ".libsvm", ".svmlight")
 WAYS_OUT = dict.fromkeys((".xls", ".ods"), "save the sheet as .xlsx or CSV")
+WAYS_OUT |= dict.fromkeys((".zip", ".7z", ".zst"), "unpack it first, or compress it as .gz")
 
 
 def read_table(
@@ -63,10 +64,11 @@ def read_table(
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header line, also with ``.gz``, ``.bz2`` or
-        ``.xz``; ``.xlsx`` (``book.xlsx#Sheet`` names a sheet; needs openpyxl); ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and optionally
-        names of its columns, and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm`` or
-        ``.svmlight``.
+        ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header line; ``.xlsx``
+        (``book.xlsx#Sheet`` names a sheet; needs openpyxl); ``.parquet``, ``.arrow`` or
+        ``.feather``; ``.npz`` with an array X (and optionally names of its columns, and y) or a
+        sparse matrix of scipy; ``.svm``, ``.libsvm`` or ``.svmlight``. Text and LIBSVM files may
+        be compressed: ``.gz``, ``.bz2`` or ``.xz``.
     sep : str, optional
         What separates the columns of a text file: by default a comma, semicolon, tab or bar,
         whichever the header has most of.

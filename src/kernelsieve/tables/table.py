@@ -117,7 +117,7 @@ def notice(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("kernelsieve."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, TableNotice, stacklevel=level - 1)
+    warnings.warn(message, TableNotice, stacklevel=level)
 
 
 def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
@@ -154,7 +154,7 @@ def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
 def from_matrix(where: str, X: NDArray[Any]) -> Table:
     """Make a table of a dense matrix, with columns x0, x1, ..."""
     if X.ndim != 2:
-        raise TableError(f"{where}: X has shape {X.shape}, and a table has two dimensions")
+        raise TableError(f"{where}: X must have two dimensions, not the shape {X.shape}")
     if X.shape[1] > MOST_COLUMNS:
         raise TableError(
             f"{where} has {X.shape[1]:,} dense columns, and the limit is {MOST_COLUMNS:,}: pass a "
@@ -201,7 +201,7 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
         array[:] = values
     if array.ndim != 1:
         raise TableError(
-            f"{where}: column {name!r} has shape {array.shape}, and a column has one dimension"
+            f"{where}: column {name!r} must have one dimension, not the shape {array.shape}"
         )
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)

@@ -27,6 +27,15 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NUL = "\0"
 # One comma or point, before three digits: it may be a decimal sign, or separate thousands.
 MAYBE_GROUPED = re.compile(r"(?:^|[^\d.,])[1-9]\d{0,2}([.,])\d{3}(?:[^\d.,]|$)")
+# How other files begin that are called .csv by mistake, and how they should be called.
+OTHER_FILES = {
+    b"PK\3\4": ".xlsx (or .zip: unpack it)",
+    b"\x1f\x8b": ".csv.gz",
+    b"BZh": ".csv.bz2",
+    b"\xfd7zXZ": ".csv.xz",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+}
 LINES_ABOVE = 50  # lines among which the names of the columns are looked for
 ROWS_COUNTED = 20  # whose values are counted, to find names of rows
 
@@ -493,10 +502,13 @@ def _encoding(path: Path, options: TextOptions) -> str:
 
 
 def _encoding_message(path: Path, options: TextOptions, error: Exception) -> str:
-    if options.encoding:
-        return f"{path} cannot be read with the encoding {options.encoding}: {error}"
     with open_bytes(path) as file:
         start = file.read(1_000)
+    other = next((right for mark, right in OTHER_FILES.items() if start.startswith(mark)), None)
+    if other is not None:
+        return f"{path} is not a text file; its name should end with {other}"
+    if options.encoding:
+        return f"{path} cannot be read with the encoding {options.encoding}: {error}"
     if 3 * start.count(0) > len(start):  # every other byte of UTF-16 in European languages
         return f"{path} is not valid UTF-8: pass encoding='utf-16-le', or save it as UTF-8"
     return (

@@ -341,13 +341,17 @@ def _are_codes(texts: list[str]) -> bool:
     """Whether texts are made of digits, but are codes and no numbers."""
     return (
         _have_zeros_in_front(texts)
-        or all(text.isdigit() for text in texts)
-        and any(LONG_DIGITS.fullmatch(text) for text in texts)
+        or (
+            all(text.isdigit() for text in texts)
+            and any(LONG_DIGITS.fullmatch(text) for text in texts)
+        )
         or all(INTERNATIONAL.fullmatch(text) for text in texts)
         or all(LIKE_EXPONENT.fullmatch(text) for text in texts)
-        or len(texts) >= FEW_CODES
-        and len(set(map(len, texts))) == 1
-        and all(GROUPS_OF_CODES.fullmatch(text) for text in texts)
+        or (
+            len(texts) >= FEW_CODES
+            and len(set(map(len, texts))) == 1
+            and all(GROUPS_OF_CODES.fullmatch(text) for text in texts)
+        )
     )
 
 
