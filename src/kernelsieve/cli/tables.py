@@ -57,10 +57,11 @@ KEEP = Annotated[
     str, typer.Option(metavar="A,B", help="Columns to use even if they look like identifiers.")
 ]
 READABLE = Annotated[
-    bool, typer.Option("--readable", help="Use products of columns, not of principal components.")
+    bool,
+    typer.Option("--readable", help="Use features that are products of columns, for explanations."),
 ]
 STRICT = Annotated[
-    bool, typer.Option("--strict", help="Fail on missing values and unusable columns.")
+    bool, typer.Option("--strict", help="Turn notes (missing values, ignored columns) into errors.")
 ]
 SEED = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
 SEP = Annotated[
@@ -100,7 +101,9 @@ def fit(
     task: TASK = "auto",
     class_weight: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="'balanced' weights rare classes up.", show_default="no"),
+        typer.Option(
+            metavar="NAME", help="'balanced': give all classes equal weight.", show_default="no"
+        ),
     ] = None,
     drop: DROP = "",
     keep: KEEP = "",
@@ -115,18 +118,24 @@ def fit(
     ] = None,
     target_transform: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Learn 'log' or 'sqrt' of a number, 'none', or 'auto'."),
+        typer.Option(metavar="NAME", help="Transform the target: auto, log, sqrt or none."),
     ] = "auto",
     std: Annotated[
-        bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
+        bool, typer.Option("--std", help="Allow 'predict --std' later: a larger file.")
     ] = False,
     sample_rows: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Read in batches, learn from N rows.", show_default="auto"),
+        typer.Option(
+            metavar="N", help="Learn from a random sample of N rows.", show_default="auto"
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Seconds to learn, about.", show_default="no limit"),
+        typer.Option(
+            metavar="S",
+            help="Approximate time limit of the fit, in seconds.",
+            show_default="no limit",
+        ),
     ] = None,
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Do not compare with other models.")
@@ -278,7 +287,7 @@ def predict(
         typer.Option(metavar="P", help="Add prediction intervals with coverage P, e.g. 0.9."),
     ] = None,
     keep_columns: Annotated[
-        str, typer.Option(metavar="A,B", help="Columns to pass on to the output, or 'all'.")
+        str, typer.Option(metavar="A,B", help="Columns to copy to the output, or 'all'.")
     ] = "",
     strict: STRICT = False,
     sep: SEP = None,
@@ -353,7 +362,7 @@ def embed(
     model: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Use the features of this model file.", show_default="new"
+            metavar="FILE", help="Use the features of a fitted model.", show_default="new"
         ),
     ] = None,
     target: Annotated[

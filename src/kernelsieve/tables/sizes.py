@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 
 from kernelsieve._files import UNPACKING_ERRORS, expanded_bytes
@@ -30,11 +29,8 @@ def table_bytes(path: str | os.PathLike[str], most: int) -> int:
     try:
         if path.suffix.lower() == ".parquet":
             return _parquet_bytes(path)
-        if path.suffix.lower() in (".npz", ".xlsx"):
-            with zipfile.ZipFile(path) as archive:
-                return sum(member.file_size for member in archive.infolist())
         return expanded_bytes(path, most)
-    except (OSError, ValueError, zipfile.BadZipFile, *UNPACKING_ERRORS):
+    except (OSError, ValueError, *UNPACKING_ERRORS):
         return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelsieve._files import split_sheet
-from kernelsieve.tables.sizes import refuse_beyond_memory, table_bytes
+from kernelsieve.tables.sizes import refuse_beyond_memory
 from kernelsieve.tables.table import Table, TableError, listed, notice, plural
 from kernelsieve.tables.text_files import TextOptions, from_texts, unique_names
 
@@ -22,12 +22,10 @@ def read_sheet(path: Path, options: TextOptions) -> Table:
     """
     import pyarrow as pa
 
-    book, _ = split_sheet(path)
-    if not book.exists():
-        raise FileNotFoundError(book)
-    refuse_beyond_memory(book, table_bytes(book, 0))
+    if not split_sheet(path)[0].exists():
+        raise FileNotFoundError(path)
     rows = [[_text(cell) for cell in row] for row in _rows(path, options, values=True)]
-    start = _first_row(book, rows)
+    start = _first_row(path, rows)
     header, rows = rows[start], [row for row in rows[start + 1 :] if any(row)]
     _note_formulas(path, options, rows)
     used = [i for i, name in enumerate(header) if name or any(row[i] for row in rows)]
@@ -45,8 +43,10 @@ def _rows(path: Path, options: TextOptions, values: bool) -> list[list[Any]]:
         raise TableError(f"{path}: reading .xlsx {NEEDED}") from error
     file, sheet = split_sheet(path)
     try:
+        with zipfile.ZipFile(file) as archive:
+            refuse_beyond_memory(file, sum(part.file_size for part in archive.infolist()))
         book = openpyxl.load_workbook(file, read_only=True, data_only=values)
-    except (InvalidFileException, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+    except (InvalidFileException, zipfile.BadZipFile, KeyError, EOFError) as error:
         raise TableError(f"{file} is not an .xlsx file: {error}") from error
     try:
         names = [each.title for each in book.worksheets]
