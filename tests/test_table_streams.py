@@ -225,7 +225,7 @@ def test_a_compressed_file_is_judged_by_what_it_expands_to(
 def test_a_table_beyond_the_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     refuse_beyond_memory(path, 100, available=600)
-    with pytest.raises(TableError, match=r"a\.csv does not fit in memory: .*--sample-rows"):
+    with pytest.raises(TableError, match=r"a\.csv does not fit in memory: .*sample_rows="):
         refuse_beyond_memory(path, 101, available=600)
 
 

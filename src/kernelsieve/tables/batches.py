@@ -58,8 +58,9 @@ def _targets(model: TableModel, table: Table) -> NDArray[Any]:
     """The targets that the table holds: NaN, or None, where they are missing or of another kind."""
     values = table.columns.get(model.target_)
     if model.task_ == "regression":
-        known = values is not None and values.dtype.kind == "f"
-        return values if known else np.full(table.n_rows, np.nan)
+        if values is None or values.dtype.kind != "f":
+            return np.full(table.n_rows, np.nan)
+        return values
     if values is None:
         return np.full(table.n_rows, None, dtype=object)
     missing = is_missing(values)
