@@ -19,7 +19,8 @@ from kernelsieve.tables.table import TableNotice, as_table, is_missing
 from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_targets
 
 LONGEST_NAME = 20  # characters that are shown
-LONGEST_OF_ALIKE = 36  # where shorter ones are alike
+LONGEST_OF_ALIKE = 32  # where shorter ones are alike
+LETTERS_MORE = 4
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,15 @@ def shortened(names: list[str]) -> list[str]:
 
     Examples
     --------
-    >>> shortened(["size", "sold_at_the_end_of_the_year", "sold_at_the_start_of_the_year"])
-    ['size', 'sold_at_the_end…of_the_year', 'sold_at_the_sta…of_the_year']
+    >>> shortened(["listed_until_the_end_of_month", "listed_until_the_start_of_month"])
+    ['listed_until…end_of_month', 'listed_until…art_of_month']
     """
     for length in range(LONGEST_NAME, LONGEST_OF_ALIKE):
-        found = [_shortened(name, length) for name in names]
-        if len(set(found)) == len(set(names)):
-            return found
-    return [_shortened(name, LONGEST_OF_ALIKE) for name in names]
+        if len({_shortened(name, length) for name in names}) == len(set(names)):
+            break
+    if length > LONGEST_NAME:  # one letter tells them apart, a few more can be read
+        length += LETTERS_MORE
+    return [_shortened(name, length) for name in names]
 
 
 def _shortened(name: str, length: int) -> str:
