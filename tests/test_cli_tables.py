@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import cli
-from kernelsieve.cli._common import notes, print_json
+from kernelsieve.cli._common import complain, for_command_line, notes, print_json
 from kernelsieve.tables.readers import read_table
 
 QUICK = ["--features", "40", "--gamma", "0.05", "--alpha", "0.01"]
@@ -49,7 +50,8 @@ def fit(*more: str) -> Any:
 def test_from_a_table_to_predictions_and_an_explanation() -> None:
     said = fit("-o", "rent.ks").stdout
     assert "regression of 'rent', 120 rows" in said
-    assert "Model:   rent.ks" in said
+    assert "Saved rent.ks after" in said
+    assert "\n  kernelsieve explain rent.ks\n" in said
     said = run("explain", "rent.ks").stdout
     assert "Permutation importance (increase in RMSE" in said
     assert max(map(len, said.splitlines())) <= 80
@@ -58,6 +60,81 @@ def test_from_a_table_to_predictions_and_an_explanation() -> None:
     predicted = read_table("out.csv").columns["rent"]
     model = kernelsieve.load("rent.ks")
     np.testing.assert_array_equal(predicted, model.predict("flats.csv"))
+
+
+def test_details_are_for_those_who_ask() -> None:
+    said = fit().stdout
+    assert "Spectral" not in said
+    assert "Kernel:" not in said
+    said = fit("--details").stdout
+    assert "Kernel:              Gaussian(gamma=0.05" in said
+    assert "Spectral error:" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_a_plan_is_shown_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    fit("-o", "m.ks")
+    model: Any = kernelsieve.load("m.ks")
+    model.plan_ = "A Gaussian kernel of 40 features " * 5
+    cli.tables._print_fit(model, Path("m.ks"), details=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("A Gaussian kernel") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    table = flats(120)
+    table["rent"] = 1_000.0 * table["rent"]
+    written(Path("flats.csv"), table)
+    said = fit().stdout
+    assert "e+0" not in said
+    assert re.search(r"RMSE +\d{1,3},\d{3}", said)
+
+
+@pytest.mark.parametrize("command", ["", "fit", "predict", "bench", "datasets"])
+def test_help_is_short_and_tells_flags_from_values(command: str) -> None:
+    short, long = (run(*command.split(), name).stdout for name in ("-h", "--help"))
+    assert short == long
+    assert "<bool>" not in short
+
+
+def test_names_in_brackets_are_not_eaten() -> None:
+    assert "kernelsieve[onnx]" in run("export", "-h").stdout
+
+
+def test_colours_can_be_turned_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    complain("red")
+    assert "\x1b" not in capsys.readouterr().err
+    monkeypatch.delenv("NO_COLOR")
+    complain("red")
+    assert "\x1b[31m" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("ignored. Use keep=['a b'] to", "ignored. Use --keep 'a b' to"),
+        ('use drop=["it\'s"]', "use --drop 'it'\"'\"'s'"),
+        ("pass encoding='cp1252'", "pass --encoding cp1252"),
+        ("fit with sample_rows=100000, which", "fit with --sample-rows 100000, which"),
+        ("the column (target=), one of", "the column (--target), one of"),
+        ("alpha=-1 must be > 0", "alpha=-1 must be > 0"),
+    ],
+)
+def test_advice_is_in_the_language_of_the_caller(said: str, shown: str) -> None:
+    assert for_command_line(said) == shown
+
+
+def test_long_names_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["listed_until_the_end_of_month", "listed_until_the_start_of_month"]
+    written(Path("a.csv"), {name: np.sqrt(np.arange(30.0)) for name in names})
+    lines = run("inspect", "a.csv").stdout.splitlines()
+    shown = [line.split()[0] for line in lines if line.startswith("listed")]
+    assert len(set(shown)) == 2
+    assert max(map(len, lines)) <= 80
 
 
 def test_predictions_go_to_the_screen_without_a_file() -> None:
@@ -287,7 +364,7 @@ def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
 WRONG = {
     "absent": (["fit", "no.csv", "--target", "a"], "no.csv does not exist"),
     "target": (["fit", "flats.csv", "--target", "a"], "has no column 'a': it has size, town"),
-    "no target": (["fit", "flats.csv"], "name the column to predict with --target, one of size"),
+    "no target": (["fit", "flats.csv"], "name the column to predict (--target), one of size"),
     "alpha": (["fit", "flats.csv", "--target", "rent", "--alpha", "-1"], "--alpha -1: give a"),
     "gamma": (["fit", "flats.csv", "--target", "rent", "--gamma", "x"], "'cv', 'scale', 'auto'"),
     "method": (["fit", "flats.csv", "--target", "rent", "--method", "x"], "unknown method 'x'"),

@@ -847,7 +847,7 @@ def test_the_command_writes_a_page_and_explains_rows(
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 3  # three curves or more
     assert "Row 3" in page
-    assert "test rows" in page
+    assert "held-out rows" in page
     found = json.loads(run("--json", "--rows", "new.csv"))
     assert found["parts"][0]["columns"] == ["size"]
     assert len(found["shapley"]["values"]) == 3

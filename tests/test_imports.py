@@ -68,6 +68,7 @@ LAZY = {
     "matplotlib",
     "onnx",
     "onnxruntime",
+    "openpyxl",
     "dask",
     "distributed",
     "pandas",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
 import re
@@ -25,7 +26,7 @@ import kernelsieve
 from kernelsieve import TableModel, cli
 from kernelsieve.tables import text_files
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.readers import read_table, with_readings
+from kernelsieve.tables.readers import read_batches, read_table, with_readings
 from kernelsieve.tables.table import Table, TableError, TableNotice, as_table, is_missing
 from kernelsieve.tables.target import task_and_targets
 
@@ -116,6 +117,27 @@ SIGNS = {
     "clock": ("a,b\n9:45,1\n13:30,2\n", [9.75, 13.5], "'9:45' is read as the number 9.75"),
     "12-hour clock": ("a,b\n9:45 PM,1\n12:30 am,2\n", [21.75, 0.5], "the number 21.75"),
     "duration": ("a,b\n1:30:00,1\n100:00:36,2\n", [1.5, 100.01], "the number 1.5"),
+    "magnitudes": ("a,b\n3.6k,1\n500,2\n", [3600.0, 500.0], "'3.6k' is read as the number 3600"),
+    "magnitudes and currency": (
+        'a,b\n13.5k,1\n"$22,846.88",2\n$1.2M,3\n($2k),4\n',
+        [13_500.0, 22_846.88, 1.2e6, -2_000.0],
+        "'13.5k' is read as the number 13500",
+    ),
+    "magnitudes with a decimal comma": ("a;b\n13,5k;1\n2k;2\n", [13_500.0, 2_000.0], "13500"),
+    "euros in front": ("a;b\n€1.234,50;1\n€7,25;2\n", [1234.5, 7.25], "the number 1234.5"),
+    "accountants": ('a,b\n"(1,234)",1\n"2,000.5",2\n', [-1234.0, 2000.5], "the number -1234"),
+    "spaces for thousands": ("a,b\n1 234,1\n12 500,2\n", [1234.0, 12500.0], "the number 1234"),
+    "some with a per cent sign": (
+        "a,b\n45%,1\n0.45,2\n",
+        [45.0, 0.45],
+        "'0.45' is read as 0.45, not multiplied by 100",
+    ),
+    "one decimal comma a line": ("a\n1,5\n2,25\n", [1.5, 2.25], "the number 1.5"),
+    "a comma that may separate thousands": (
+        "a;b\n1,234;1\n2,345;2\n",
+        [1.234, 2.345],
+        "'1,234' is read as the number 1.234; if ',' separates thousands, pass decimal='.'",
+    ),
     "bars": ("a|b\n1.5|2\n2.5|3\n", [1.5, 2.5], None),
 }
 
@@ -126,14 +148,15 @@ def test_numbers_as_people_write_them(
 ) -> None:
     table, notes = noted(file(text))
     np.testing.assert_array_equal(table.columns["a"], values)
-    assert table.columns["b"].dtype == np.float64
+    assert all(values.dtype == np.float64 for values in table.columns.values())
     if said is not None:
         assert said in notes
 
 
 NO_NUMBERS = {
     "grades": ["E5", "A1", "B3"],  # "E5" was an exponent without a number, and ended the fit
-    "one of them plain": ["3.6k", "500", "2k", "700"],
+    "flats": ["12B", "3B", "4A", "5C"],
+    "two currencies": ["$5", "€6", "$7", "€8"],
     "two units": ["3 kg", "500 g", "2 kg", "700 g"],
     "ordinals": ["1st", "2nd", "3rd"],
     "codes": ["B12", "B13", "C14"],
@@ -155,6 +178,30 @@ def test_codes_with_zeros_in_front_are_no_numbers(file: Callable[..., Path]) -> 
     table, said = noted(file("hour,b\n0930,1\n1345,2\n"))  # too short for a code
     assert table.columns["hour"].tolist() == [930.0, 1345.0]
     assert said == ""
+
+
+CODES = {
+    "phone numbers": [f"+1555123{i:04d}" for i in range(9)],  # were 1.5e10
+    "phone numbers in groups": [f"555 123 4{i}7" for i in range(10, 19)],
+    "phone numbers with a zero in front": [f"030 123 4{i}" for i in range(10, 19)],
+    "addresses of computers": [f"192.168.1{i}.100" for i in range(10, 19)],  # were 1.9e11
+    "identifiers longer than a number": [f"1234567890123456{i}" for i in range(10, 19)],  # all one
+    "products": [f"{i}E5" for i in range(1, 9)],
+}
+
+
+@pytest.mark.parametrize("cells", CODES.values(), ids=CODES)
+def test_codes_do_not_become_numbers(cells: list[str], file: Callable[..., Path]) -> None:
+    table, said = noted(file("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
+    assert table.columns["a"].tolist() == cells
+    assert f"column 'a': {cells[0]!r} is read as a code, not as a number" in said
+
+
+def test_a_name_says_that_digits_are_codes(file: Callable[..., Path]) -> None:
+    table, said = noted(file("zip_code,zipped\n10001,10001\n90210,90210\n"))
+    assert table.columns["zip_code"].tolist() == ["10001", "90210"]
+    assert table.columns["zipped"].tolist() == [10001.0, 90210.0]
+    assert said == "column 'zip_code': '10001' is read as a code, not as a number"
 
 
 def test_the_decimal_sign_can_be_given(file: Callable[..., Path]) -> None:
@@ -194,7 +241,7 @@ def test_dates_as_people_write_them(
     table, said = noted(file(f"d,b\n{first},1\n{second},2\n,3\n"))
     assert table.columns["d"].tolist()[::2] == [iso, None]
     shown = first.strip('"')
-    assert f"{shown!r} is read as the time {iso}" in said
+    assert f"{shown!r} is read as the {'time' if 'T' in iso else 'date'} {iso}" in said
     assert "swapped" not in said
 
 
@@ -215,7 +262,7 @@ def test_ambiguous_dates_are_said_to_be(file: Callable[..., Path]) -> None:
     path = file("d,b\n03/04/2021,1\n05/06/2021,2\n")
     table, said = noted(path)
     assert table.columns["d"].tolist() == ["2021-03-04", "2021-05-06"]
-    assert "if day and month are swapped, pass --date-format" in said
+    assert "if day and month are swapped, pass date_format=" in said
     table, said = noted(path, date_format="%d/%m/%Y")
     assert table.columns["d"].tolist() == ["2021-04-03", "2021-06-05"]
     assert "swapped" not in said
@@ -226,17 +273,17 @@ def test_ambiguous_dates_are_said_to_be(file: Callable[..., Path]) -> None:
 
 def test_encodings_are_read_or_named(file: Callable[..., Path]) -> None:
     text = "Größe;Ort\n1,5;Köln\n2,5;Ulm\n"
-    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         table, _ = noted(file(text, encoding))
         assert list(table.columns) == ["Größe", "Ort"]
         assert table.columns["Ort"].tolist() == ["Köln", "Ulm"]
     path = file(text, "cp1252")
-    with pytest.raises(TableError, match=r"is not valid UTF-8: pass --encoding \(cp1252"):
+    with pytest.raises(TableError, match="is not valid UTF-8: pass encoding='cp1252'"):
         read_table(path)
     assert noted(path, encoding="cp1252")[0].columns["Ort"].tolist() == ["Köln", "Ulm"]
     with pytest.raises(TableError, match="cannot be read with the encoding nonsense"):
         read_table(path, encoding="nonsense")
-    with pytest.raises(TableError, match="not valid UTF-8: pass --encoding utf-16-le"):
+    with pytest.raises(TableError, match="not valid UTF-8: pass encoding='utf-16-le'"):
         read_table(file(text, "utf-16-le"))
 
 
@@ -248,6 +295,13 @@ BEGINNINGS = {
     "separators": (",\nsize,town\n" + ROWS, ""),
     "title": ("Flats of 2021\n\nsize,town\n" + ROWS, "the 2 lines from 'Flats of 2021' on above"),
     "spreadsheet title": ("Flats of 2021,\nsize,town\n" + ROWS, "the line 'Flats of 2021,' above"),
+    "comments between the rows": (
+        "size,town\n50,Ulm\n# sold\n60,Bonn\n# end\n",
+        "2 lines from '# sold'",
+    ),
+    "comments with commas": ("# a, b\n# c\nsize,town\n" + ROWS, "the 2 lines from '# a, b' on"),
+    "line ends of all kinds": ("size,town\r\n50,Ulm\n60,Bonn\r", ""),
+    "blank lines at the end": ("size,town\n" + ROWS + "\n\r\n  \n", ""),
     "comments": ("# made by hand, in 2021, twice\nsize,town\n" + ROWS, "is ignored"),
     "declared": ('sep=;\nsize;town\n"50";Ulm\n60;Bonn\n', ""),
     "declared in quotes": ('"sep=;"\nsize;town\n50;Ulm\n60;Bonn\n', ""),
@@ -305,7 +359,7 @@ def test_a_short_line_is_named_though_others_start_like_it(file: Callable[..., P
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("size town rent\n1 Ulm 2\n", "pass --sep ' '"),
+        ("size town rent\n1 Ulm 2\n", "pass sep=' '"),
         ("37.5,Ulm,364.59\n40,Bonn,380\n", "add a first line with the names"),
         ("Size,Rent\n1,2\n", "do you mean 'Rent'?"),
     ],
@@ -325,8 +379,8 @@ def test_packed_text_files_and_spreadsheets(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-9])
         with pytest.raises(TableError):
             read_table(path)
-    with pytest.raises(TableError, match=r"cannot read .xlsx: save the sheet as CSV"):
-        read_table(tmp_path / "a.xlsx")
+    with pytest.raises(TableError, match=r"cannot read .ods: save the sheet as .xlsx or CSV"):
+        read_table(tmp_path / "a.ods")
 
 
 def test_threads_of_pyarrow_never_wait_for_python(
@@ -497,7 +551,7 @@ def test_names_tell_identifiers_that_do_not_count_the_rows(name: str, ignored: b
         warnings.simplefilter("always")
         encoder = TableEncoder().fit(table)
     assert list(encoder.ignored_) == ([name] if ignored else [])
-    assert any(f"Use --keep {name}" in str(w.message) for w in caught) == ignored
+    assert any(f"Use keep=[{name!r}]" in str(w.message) for w in caught) == ignored
     assert TableEncoder(keep=[name]).fit(table).ignored_ == {}
     assert TableEncoder().fit({**table, name: np.round(numbers / 1e5)}).ignored_ == {}  # groups
 
@@ -554,11 +608,11 @@ def test_many_columns_with_missing_values_share_a_note() -> None:
 @pytest.mark.parametrize(
     ("levels", "task", "said"),
     [
-        (2, "classification", "is 0 or 1: learned as two classes. Use --task regression"),
+        (2, "classification", "is 0 or 1: learned as two classes. Use task='regression'"),
         (
             3,
             "regression",
-            "3 distinct whole numbers .0 to 2.: learned as numbers. Use --task class",
+            "3 distinct whole numbers .0 to 2.: learned as numbers. Use task='class",
         ),
         (10, "regression", "10 distinct whole numbers .0 to 9.: learned as numbers"),
     ],
@@ -663,13 +717,80 @@ def test_a_header_without_rows_is_a_table_without_rows(file: Callable[..., Path]
     assert (list(table.columns), table.n_rows) == (["a", "b"], 0)
 
 
+def test_cells_may_be_long(file: Callable[..., Path]) -> None:
+    """One of 131,073 characters had "no header line": Python's reader of CSV has a limit."""
+    long = "x" * 131_073
+    limit = csv.field_size_limit()
+    for text in (f'a,b\n1,"{long}"\n2,y\n', f"a,b\n0,z\n1,{long}\n"):
+        assert long in noted(file(text))[0].columns["b"]
+    assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,x\n2\0,y\n", "a,b\n1,x\n2,y\0y\n"])
+def test_nul_bytes_are_named_by_their_line(text: str, file: Callable[..., Path]) -> None:
+    with pytest.raises(TableError, match=r"a\.csv, line 3: a NUL byte"):
+        read_table(file(text))
+    with pytest.raises(TableError, match=r"a\.csv, line 1: a NUL byte"):
+        read_table(file("a,b\0\n1,2\n"))
+
+
+def test_notices_point_to_the_line_of_the_caller(file: Callable[..., Path]) -> None:
+    """They pointed into this package."""
+    with pytest.warns(TableNotice) as caught:
+        read_table(file("a,a\n1,2\n"))
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_names_that_repeat_are_numbered(file: Callable[..., Path]) -> None:
+    table, said = noted(file("price,price.1,price,price\n1,2,3,4\n"))
+    assert {name: values.tolist() for name, values in table.columns.items()} == {
+        "price": [1.0], "price.1": [2.0], "price.2": [3.0], "price.3": [4.0]
+    }  # fmt: skip
+    assert "renamed 'price' to 'price.2', 'price' to 'price.3'" in said
+    with pytest.warns(TableNotice):
+        assert list(next(read_batches(file("a,a\n1,2\n"))).columns) == ["a", "a.1"]
+
+
+OTHERS = {
+    "gzip": (gzip.compress(b"a,b\n1,2\n"), "should end with .csv.gz"),
+    "zip": (b"PK\3\4\x14\0\xff", "should end with .xlsx"),
+    "xz": (lzma.compress(b"a,b\n1,2\n"), "should end with .csv.xz"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), OTHERS.values(), ids=OTHERS)
+def test_other_files_called_csv_are_named(content: bytes, said: str, tmp_path: Path) -> None:
+    """They were texts in another encoding."""
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(TableError, match=f"is not a text file; its name {said}"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_lack_of_memory_is_said(
+    file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*arguments: Any) -> None:
+        raise pyarrow.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(pyarrow.csv, "read_csv", read)
+    with pytest.raises(TableError, match=r"a\.csv does not fit in memory: use fewer rows"):
+        read_table(file("a,b\n1,2\n"))
+
+
+def test_a_quote_that_stays_open_is_refused(file: Callable[..., Path]) -> None:
+    """The rest of the file was one cell, without a word."""
+    with pytest.raises(TableError, match="line 3: a quote is opened and never closed"):
+        read_table(file('a,b\n0,z\n1,"x\n2,y\n3,z\n'))
+    assert noted(file('a,b\n1,"x\n2"\n\n'))[0].columns["b"].tolist() == ["x\n2"]
+
+
 def test_a_cell_that_has_no_end_is_refused(
     file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_files, "LARGEST_CELL", 256)
     lines = "".join(f"{i},{i}\n" for i in range(50))
     path = file(f'a,b\n{lines}1,"{"x" * 2_000}"\n{lines}')
-    with pytest.raises(TableError, match=r"a\.csv is not a text table: .*straddl"):
+    with pytest.raises(TableError, match=r"a\.csv is not a text table: .* 256 char.*is a quote"):
         read_table(path)
 
 

@@ -259,7 +259,7 @@ def test_classes_that_are_as_good_as_known_are_said_to_be() -> None:
     arrays = {name: np.full(100, loss) for name, loss in losses.items()}
     seconds = dict.fromkeys(losses, 1.0)
     sentence = summary(arrays, seconds, "classification", 0)["sentence"]
-    assert "both predict the classes nearly without error" in sentence
+    assert "both predict the classes almost without error" in sentence
     arrays["this model"] = np.full(100, 0.1)
     assert "is 100% better" in summary(arrays, seconds, "classification", 0)["sentence"]
 

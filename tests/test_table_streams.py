@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import re
 import warnings
 from collections.abc import Callable
@@ -11,17 +13,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 from support.tables import flats, written
 from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
+from kernelsieve.sources import svmlight
 from kernelsieve.tables import model as table_model
 from kernelsieve.tables import readers, sampling, text_files
+from kernelsieve.tables.batches import predict_batches
 from kernelsieve.tables.facts import monomial_facts
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.sampling import joined, sampled
+from kernelsieve.tables.sizes import refuse_beyond_memory
 from kernelsieve.tables.table import TableError, TableNotice, as_table
 
 QUICK = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
@@ -187,6 +194,88 @@ def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mon
     assert "reading: 300 rows" in steps
     whole = TableModel("rent", **QUICK).fit(flats(300))  # the sample is the whole file
     np.testing.assert_allclose(model.predict(flats(20)), whole.predict(flats(20)), rtol=1e-9)
+
+
+def test_a_compressed_file_is_judged_by_what_it_expands_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was judged by its own size, and 6 GB of text were read whole."""
+    monkeypatch.setattr(sampling, "LARGE_FILE", 20_000)
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"x,rent\n" + b"1,2.5\n3,5\n2,4\n1,3\n" * 2_000))
+    assert path.stat().st_size < 20_000
+    assert sampling.too_large(path)
+    steps: list[str] = []
+    model = TableModel("rent", sample_rows=100, task="regression", **QUICK)
+    noted(lambda: model.fit_file(path, progress=steps.append))
+    assert "reading: 8,000 rows" in steps
+    svm = tmp_path / "a.svm.gz"
+    svm.write_bytes(gzip.compress(b"1 1:0.5 3:2\n-1 2:1\n" * 4_000))
+    assert sampling.too_large(svm)
+    assert not sampling.too_large(tmp_path / "no.csv.gz")
+
+
+def test_a_table_beyond_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    refuse_beyond_memory(path, 100, available=600)
+    with pytest.raises(TableError, match=r"a\.csv does not fit in memory: .*sample_rows="):
+        refuse_beyond_memory(path, 101, available=600)
+
+
+@pytest.mark.parametrize("name", ["a.svm", "a.svm.gz", "a.libsvm.xz"])
+def test_sparse_files_are_read_in_batches(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(svmlight, "BLOCK_ENTRIES", 100)
+    X = sp.random(300, 20, density=0.2, random_state=0, format="csr")
+    dump_svmlight_file(X, np.asarray(X.sum(axis=1)).ravel(), str(tmp_path / "plain.svm"))
+    content = (tmp_path / "plain.svm").read_bytes()
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
+    (tmp_path / name).write_bytes(pack(content))
+    batches = list(read_batches(tmp_path / name))
+    assert len(batches) > 3
+    together = reduce(joined, batches)
+    np.testing.assert_allclose(together.matrix.toarray(), X.toarray(), rtol=1e-12)
+    model = TableModel("target", sample_rows=150, **QUICK).fit_file(tmp_path / name)
+    assert model.facts_["rows"] == 300
+
+
+def test_predictions_in_batches_are_those_of_the_table(tmp_path: Path) -> None:
+    table = flats(500)
+    path = written(tmp_path / "a.csv", table)
+    for target, wanted in (("rent", {"interval": 0.9}), ("town", {"proba": True}), ("town", {})):
+        model = TableModel(target, **QUICK).fit(flats(200, seed=1))
+        whole = model.predict_table(path, keep=["built"], **wanted)
+        batches = read_batches(path, readings=model.readings_)
+        parts = predict_batches(model, batches, keep=["built"], **wanted)
+        assert parts.n_rows == 500
+        assert list(parts.columns) == list(whole.columns)
+        for name, values in whole.columns.items():
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(parts.columns[name], values, rtol=1e-9)
+            else:
+                assert parts.columns[name].tolist() == values.tolist()
+        assert parts.scores == pytest.approx(
+            model.predict_table(path, proba=target == "town").scores
+        )
+
+
+def test_large_files_are_inspected_and_predicted_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "a.csv", flats(500))
+    model = TableModel("rent", **QUICK).fit(path)
+    kernelsieve.save(model, "m.ks")
+    monkeypatch.setattr(sampling, "LARGE_FILE", 100)
+    outcome = CliRunner().invoke(cli.app, ["predict", "m.ks", "a.csv", "-o", "out.csv"])
+    assert outcome.exit_code == 0, outcome.output
+    assert "R2" in outcome.output
+    np.testing.assert_allclose(read_table("out.csv").columns["rent"], model.predict(path))
+    monkeypatch.setattr(cli.tables, "INSPECTED_ROWS", 200)
+    outcome = CliRunner().invoke(cli.app, ["inspect", "a.csv", "--target", "rent"])
+    assert "inspected 200 random rows of 500" in outcome.stderr
+    assert "500 rows" in outcome.stdout
 
 
 def test_a_file_of_no_rows_has_no_sample(tmp_path: Path) -> None:

@@ -1,14 +1,56 @@
-"""Atomic writes: a file appears only when it is complete, and replaces the old one."""
+"""Files: compressed ones are opened like others, and a written one appears only when complete."""
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import os
+import re
 import secrets
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+UNPACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
+PART = 2**22  # bytes that are expanded at once
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the name says that a file is compressed."""
+    return path.suffix.lower() in PACKED
+
+
+def split_sheet(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """The workbook and the sheet that a path names.
+
+    Examples
+    --------
+    >>> split_sheet("flats.xlsx#Rents")[1], split_sheet("flats.xlsx")[1]
+    ('Rents', None)
+    """
+    match = re.fullmatch(r"(?is)(.*\.xlsx)#(.+)", os.fspath(path))
+    return (Path(match[1]), match[2]) if match else (Path(path), None)
+
+
+def open_bytes(path: Path) -> Any:
+    """Open a file, which may be compressed, to read its bytes."""
+    return PACKED.get(path.suffix.lower(), open)(path, "rb")
+
+
+def expanded_bytes(path: Path, most: int) -> int:
+    """The size of a file, a compressed one expanded; counting ends soon after ``most``."""
+    if not is_packed(path):
+        return path.stat().st_size
+    count = 0
+    with open_bytes(path) as file:
+        while count <= most and (part := file.read(PART)):
+            count += len(part)
+    return count
 
 
 @contextmanager

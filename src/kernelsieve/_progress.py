@@ -29,7 +29,7 @@ def track(items: Iterable[Item], total: int, description: str, verbose: int) -> 
 
 
 def track_rows(
-    items: Iterable[tuple[int, Item]], total: int, description: str, verbose: int
+    items: Iterable[tuple[int, Item]], total: int | None, description: str, verbose: int
 ) -> Iterator[Item]:
     """Iterate over items given with their numbers of rows; a bar shows rows per second."""
     if not verbose:

@@ -12,6 +12,7 @@ import contextlib
 import gzip
 import io
 import itertools
+import lzma
 import os
 import random
 import resource
@@ -39,7 +40,8 @@ SECONDS = 300  # a case may take
 GIGABYTES = 12  # of addresses; threads and compiled code reserve some
 NASTY = ["", "nan", "inf", "-inf", "1e300", "-1e308", "1e-300", "0", "-0.0", "1_000", "0x10", "é",
          "a,b", 'q"uote', "line\nbreak", "\x00", "NaN", "None", "2024-02-30", "2024-01-01",
-         "9999-12-31T23:59:59+14:00", "١٢", "  ", "=1+1", "🙂", "a" * 300]  # fmt: skip
+         "9999-12-31T23:59:59+14:00", "١٢", "  ", "=1+1", "🙂", "a" * 300, "b" * 140_000, '"open',
+         "# note", "13.5k", "($2M)", "030 123 456", "+4930123456", "1e", "--5", "€"]  # fmt: skip
 ODD = [
     "-",
     ".",
@@ -56,7 +58,8 @@ ODD = [
     "#REF!",
 ]
 NAMES = ["a", "b", "size", "größe", "$x$", "[red]", "", "a b", "x0", "target", "y"]
-SUFFIXES = [".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".arrow", ".npz", ".svm"]
+SUFFIXES = [".csv", ".tsv", ".txt", ".csv.gz", ".csv.xz", ".parquet", ".arrow", ".npz", ".svm",
+            ".svm.gz", ".xlsx"]  # fmt: skip
 KERNELS = ["gaussian", "poly", "exponential", "linear", "laplacian", "inverse_polynomial", "what"]
 METHODS = ["auto", "adaptive", "row-norm", "nystrom", "fourier", "oblivious", "tensor-sketch",
            "maclaurin", "what"]  # fmt: skip
@@ -85,6 +88,10 @@ def column(rng: random.Random, n: int) -> list[str]:
         "same": lambda: "7",
         "comma": lambda: f"{rng.gauss(0, 1000):.2f}".replace(".", ","),
         "thousands": lambda: f"{rng.gauss(0, 1e6):,.2f}",
+        "magnitude": lambda: f"{rng.choice(['', '$'])}{rng.random() * 99:.1f}{rng.choice(' kMB')}",
+        "phone": lambda: f"+49 30 {rng.randrange(10**6, 10**7)}",
+        "long": lambda: str(rng.randrange(10**18, 10**20)),
+        "account": lambda: f"({rng.randrange(10**6):,})",
         "german": lambda: f"{rng.gauss(0, 1e6):,.2f}".translate(str.maketrans(",.", ".,")),
         "money": lambda: f"{rng.choice('$€£')}{rng.randrange(10**6):,}",
         "percent": lambda: f"{rng.randrange(100)}%",
@@ -140,7 +147,9 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
             sp.save_npz(path, A)
         else:
             np.savez(path, X=X, **({"y": X.sum(axis=1)} if rng.random() < 0.8 else {}))
-    elif suffix == ".svm":
+    elif suffix == ".xlsx":
+        write_book(path, columns)
+    elif suffix.startswith(".svm"):
         lines = [
             f"{rng.choice(['1', '-1', '0.5', '3', 'x'] if rng.random() < 0.02 else ['1', '-1'])} "
             + " ".join(f"{j}:{rng.gauss(0, 1):.3f}" for j in sorted(rng.sample(range(1, 9), 3)))
@@ -148,7 +157,7 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
         ]
         if lines and rng.random() < 0.1:
             lines[0] = rng.choice(["1 2147483646:1", "1 3:1 2:1", "1 2:1 2:1", "1 -3:1", "1 2:nan"])
-        path.write_text("\n".join(lines))
+        path.write_bytes(packed("\n".join(lines).encode(), suffix))
     else:
         file = io.StringIO()
         mark = rng.choice([",", ",", ";", "\t", "|"])
@@ -160,7 +169,27 @@ def write(path: Path, columns: dict[str, list[str]], rng: random.Random) -> None
             file.write(mark.join(cells) + "\n")
         encoding = rng.choice(["utf-8"] * 7 + ["utf-8-sig", "utf-16", "cp1252", "latin-1"])
         content = file.getvalue().encode(encoding, "replace")
-        path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+        path.write_bytes(packed(content, suffix))
+
+
+def packed(content: bytes, suffix: str) -> bytes:
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(suffix[-3:], bytes)
+    return pack(content)
+
+
+def write_book(path: Path, columns: dict[str, list[str]]) -> None:
+    """A workbook, or a file that is none where openpyxl is missing."""
+    try:
+        from openpyxl import Workbook
+        from openpyxl.utils.exceptions import IllegalCharacterError
+    except ImportError:
+        path.write_bytes(b"PK")
+        return
+    book = Workbook()
+    for row in [list(columns), *zip(*columns.values(), strict=True)]:
+        with contextlib.suppress(IllegalCharacterError):
+            book.active.append([cell[:30_000] for cell in row])
+    book.save(path)
 
 
 def damage_indices(A: sp.csr_matrix, rng: random.Random) -> None:
@@ -172,7 +201,7 @@ def damage_indices(A: sp.csr_matrix, rng: random.Random) -> None:
 
 def untidy(rows: list[list[str]], rng: random.Random) -> None:
     """What people do to a table: titles, blank lines, trailing separators, names that repeat."""
-    action = rng.randrange(6)
+    action = rng.randrange(8)
     if action == 0:
         rows.insert(0, ["Report of 2021"])
     elif action == 1:
@@ -185,6 +214,10 @@ def untidy(rows: list[list[str]], rng: random.Random) -> None:
             row.append("")
     elif action == 4:
         rows[0][-1] = rows[0][0]
+    elif action == 5:
+        rows.insert(rng.randrange(1, len(rows) + 1), ["# a comment"])
+    elif action == 6:
+        rows[0] = [rows[0][0]] * len(rows[0])
     else:
         rows.append(["total", *[""] * (len(rows[0]) - 1)])
 
@@ -247,7 +280,9 @@ def case(rng: random.Random, folder: Path) -> list[str]:
                 "--drop": names, "--html": ["page.html", "page.doc", "no/page.html"]}  # fmt: skip
         return ["inspect", str(data), *options(rng, more, 0.1 if tame else 0.3)]
     if command == "fit":
-        places = {".svm": ["target"], ".npz": ["y", "x0"]}.get(data.suffix, [*columns])
+        places = {".svm": ["target"], ".svm.gz": ["target"], ".npz": ["y", "x0"]}.get(
+            "".join(data.suffixes), [*columns]
+        )
         target = rng.choice(places if tame else NASTY + names)
         out = rng.choice(["good.ks", "new.ks"] if tame else ["new.ks", "a.pkl", "no/new.ks", "."])
         learned = rng.random() < 0.02  # the default takes seconds

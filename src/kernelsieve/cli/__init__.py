@@ -31,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except MemoryError as error:
-        code = complain(f"out of memory: {error or 'use fewer features or fewer rows'}")
+        code = complain(
+            "out of memory: use fewer rows (fit --sample-rows 10000), fewer --features, or fewer "
+            f"columns (--drop){f': {error}' if str(error) else ''}"
+        )
     except Exception as error:
         # Typer's own user errors; their class depends on its version.
         if not hasattr(error, "format_message"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+import os
+import re
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,12 +14,72 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-app = typer.Typer(
+from kernelsieve._files import split_sheet
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Show flags without the type <bool>, which they do not take."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class _App(typer.Typer):
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        return super().command(name, **({"cls": _Command} | options))
+
+
+app = _App(
     name="kernelsieve",
+    cls=_Group,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+# How options of Python are called on the command line, where messages advise them.
+OTHER_NAMES = {"n_components": "features", "random_state": "seed", "n_jobs": "threads"}
+ADVICE = re.compile(
+    r"\b([Uu]se|[Pp]ass|[Aa]dd|with|or) ([a-z]\w*)="
+    r"""(\[(?:'[^']*'|"[^"]*")\]|'[^']*'|"[^"]*"|\d+|True)"""
+)
+
+
+def for_command_line(text: str) -> str:
+    """Rewrite the advice of a message: "use drop=['a b']" becomes "use --drop 'a b'".
+
+    Examples
+    --------
+    >>> for_command_line("alpha=-1 must be > 0; use sample_rows=1000 or keep=['id']")
+    'alpha=-1 must be > 0; use --sample-rows 1000 or --keep id'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        verb, name, text = found.groups()
+        value = ast.literal_eval(text)
+        value = value[0] if isinstance(value, list) else value
+        spelled = OTHER_NAMES.get(name, name).replace("_", "-")
+        return f"{verb} --{spelled}" + ("" if value is True else f" {shlex.quote(str(value))}")
+
+    text = re.sub(r"\((target|keep|drop|sep|decimal|encoding)=\)", r"(--\1)", text)
+    return ADVICE.sub(option, text)
+
+
+def coloured() -> bool | None:
+    """Whether to use colours: None lets the terminal decide."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 class UserError(Exception):
@@ -24,8 +88,8 @@ class UserError(Exception):
 
 def complain(message: str) -> int:
     """Print one red line; return the exit code of user errors."""
-    line = " ".join(message.split())
-    typer.secho(f"Error: {line}", fg="red", err=True)
+    line = for_command_line(" ".join(message.split()))
+    typer.secho(f"Error: {line}", fg="red", err=True, color=coloured())
     return 2
 
 
@@ -40,7 +104,7 @@ def user_errors(*kinds: type[Exception]) -> Iterator[None]:
 
 def require_files(*paths: Path) -> None:
     """Complain about a missing file at once, before anything slow is imported."""
-    for path in paths:
+    for path, _ in map(split_sheet, paths):
         if not path.exists():
             hint = ": 'kernelsieve fit' writes models" if path.suffix == ".ks" else ""
             raise UserError(f"{path} does not exist{hint}")
@@ -73,11 +137,11 @@ def notes(quiet: bool) -> Iterator[list[str]]:
         hush()
 
     def note(message: Any, *rest: Any, **more: Any) -> None:
-        text = " ".join(str(message).split())
+        text = for_command_line(" ".join(str(message).split()))
         if text not in found:
             found.append(text)
             if not quiet:
-                typer.secho(f"Note: {text}", dim=True, err=True)
+                typer.secho(f"Note: {text}", dim=True, err=True, color=coloured())
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

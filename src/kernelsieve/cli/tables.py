@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,8 @@ from kernelsieve.cli._common import (
 if TYPE_CHECKING:
     from kernelsieve.tables.model import TableModel
 
+SHOWN_COLUMNS = 5
+INSPECTED_ROWS = 100_000  # of a large file
 KERNELS = "gaussian, poly, exponential, inverse_polynomial, linear, laplacian, matern"
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -55,10 +58,11 @@ KEEP = Annotated[
     str, typer.Option(metavar="A,B", help="Columns to use even if they look like identifiers.")
 ]
 READABLE = Annotated[
-    bool, typer.Option("--readable", help="Use products of columns, not of principal components.")
+    bool,
+    typer.Option("--readable", help="Use features that are products of columns, for explanations."),
 ]
 STRICT = Annotated[
-    bool, typer.Option("--strict", help="Fail on missing values and unusable columns.")
+    bool, typer.Option("--strict", help="Turn notes (missing values, ignored columns) into errors.")
 ]
 SEED = Annotated[int, typer.Option(metavar="N", help="Random seed.")]
 SEP = Annotated[
@@ -82,7 +86,9 @@ THREADS = Annotated[
 
 @app.command()
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Model file.")] = Path(
         "model.ks"
@@ -96,7 +102,9 @@ def fit(
     task: TASK = "auto",
     class_weight: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="'balanced' weights rare classes up.", show_default="no"),
+        typer.Option(
+            metavar="NAME", help="'balanced': give all classes equal weight.", show_default="no"
+        ),
     ] = None,
     drop: DROP = "",
     keep: KEEP = "",
@@ -111,21 +119,30 @@ def fit(
     ] = None,
     target_transform: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Learn 'log' or 'sqrt' of a number, 'none', or 'auto'."),
+        typer.Option(metavar="NAME", help="Transform the target: auto, log, sqrt or none."),
     ] = "auto",
     std: Annotated[
-        bool, typer.Option("--std", help="Store what 'predict --std' needs: a larger file.")
+        bool, typer.Option("--std", help="Allow 'predict --std' later: a larger file.")
     ] = False,
     sample_rows: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Read in batches, learn from N rows.", show_default="auto"),
+        typer.Option(
+            metavar="N", help="Learn from a random sample of N rows.", show_default="auto"
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Seconds to learn, about.", show_default="no limit"),
+        typer.Option(
+            metavar="S",
+            help="Approximate time limit of the fit, in seconds.",
+            show_default="no limit",
+        ),
     ] = None,
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Do not compare with other models.")
+    ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print the kernel, its features and accuracy.")
     ] = False,
     strict: STRICT = False,
     sep: SEP = None,
@@ -141,9 +158,9 @@ def fit(
 
     Numbers are standardised, texts become 0/1 columns, and missing values are
     filled in. The kernel is learned unless you choose one. A fifth of the rows
-    is set aside to compare the model with a constant, a linear model and
-    gradient boosting; then it is fitted to all rows. The label of a LIBSVM
-    file is called 'target'.
+    is held out to compare the model with a constant, a linear model and
+    gradient boosting; then the model is fitted to all rows. The label of a
+    LIBSVM file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -188,12 +205,14 @@ def fit(
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
     elif not quiet:
-        _print_fit(model, out)
+        _print_fit(model, out, details)
 
 
 @app.command()
 def inspect(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column to predict.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page.", show_default="no")
@@ -224,23 +243,32 @@ def inspect(
     from kernelsieve._files import write_text
     from kernelsieve.tables.inspection import as_html, as_lines, inspected
     from kernelsieve.tables.readers import read_table
+    from kernelsieve.tables.sampling import sampled, too_large
+    from kernelsieve.tables.table import notice
     from kernelsieve.tables.writers import check_writable
 
-    with _errors(), notes(quiet or json) as found:
+    silent = quiet or json
+    with _errors(), notes(silent) as found, steps(silent) as step:
         if html is not None:
             check_writable(html, (".html",))
             check_outputs([html], [data])
-        table = read_table(data, **text_options(sep, decimal, encoding, date_format))
+        text = text_options(sep, decimal, encoding, date_format)
+        if too_large(data):
+            table, n_rows = sampled(data, INSPECTED_ROWS, 0, step, text)
+            notice(f"{data} is large: inspected {table.n_rows:,} random rows of {n_rows:,}")
+        else:
+            table = read_table(data, **text)
+            n_rows = table.n_rows
         columns = inspected(table, target, task=task, drop=words(drop), keep=words(keep))
         if html is not None:
-            write_text(html, as_html(str(data), table.n_rows, columns))
+            write_text(html, as_html(str(data), n_rows, columns))
     if json:
         rows = [asdict(column) for column in columns]
-        print_json({"rows": table.n_rows, "columns": rows, "notes": found})
+        print_json({"rows": n_rows, "columns": rows, "notes": found})
     elif not quiet:
         for line in as_lines(columns):
             typer.echo(line)
-        typer.echo(f"{table.n_rows:,} rows" + (f", page: {html}" if html is not None else ""))
+        typer.echo(f"{n_rows:,} rows" + (f", page: {html}" if html is not None else ""))
 
 
 @app.command()
@@ -259,10 +287,10 @@ def predict(
     ] = False,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Add bounds that hold a share P of the targets, as 0.9."),
+        typer.Option(metavar="P", help="Add prediction intervals with coverage P, e.g. 0.9."),
     ] = None,
     keep_columns: Annotated[
-        str, typer.Option(metavar="A,B", help="Columns to pass on to the output, or 'all'.")
+        str, typer.Option(metavar="A,B", help="Columns to copy to the output, or 'all'.")
     ] = "",
     strict: STRICT = False,
     sep: SEP = None,
@@ -276,7 +304,7 @@ def predict(
 
     Columns are matched by name; others are ignored. If the table contains the
     target, the scores are printed. Intervals come from the errors on the rows
-    that 'fit' has set aside.
+    that 'fit' held out.
 
     [bold]Examples[/bold]
 
@@ -285,8 +313,15 @@ def predict(
     kernelsieve predict jobs.ks new.parquet --proba -o out.parquet
     """
     require_files(model, data)
-    from kernelsieve.tables.readers import read_table
-    from kernelsieve.tables.writers import COLUMN_WRITERS, check_writable, csv_text, write_columns
+    from kernelsieve.tables.batches import predict_batches
+    from kernelsieve.tables.readers import read_batches, read_table
+    from kernelsieve.tables.sampling import too_large
+    from kernelsieve.tables.writers import (
+        COLUMN_WRITERS,
+        check_writable,
+        csv_parts,
+        write_columns,
+    )
 
     start = perf_counter()
     silent = quiet or json
@@ -301,8 +336,12 @@ def predict(
         kept = None if keep_columns == "all" else words(keep_columns)
         # In a text, the columns stay as they are: zeros in front, long numbers, dates.
         given = kept if not json and (out is None or out.suffix.lower() == ".csv") else []
-        table = read_table(data, **text, readings=fitted.readings_, given=given)
-        answer = fitted.predict_table(table, proba=proba, std=std, interval=interval, keep=kept)
+        text |= {"readings": fitted.readings_, "given": given}
+        wanted: dict[str, Any] = {"proba": proba, "std": std, "interval": interval, "keep": kept}
+        if too_large(data):
+            answer = predict_batches(fitted, read_batches(data, **text), **wanted, progress=step)
+        else:
+            answer = fitted.predict_table(read_table(data, **text), **wanted)
         if out is not None:
             write_columns(out, answer.columns)
     if json:
@@ -310,7 +349,8 @@ def predict(
         content: dict[str, Any] = {"rows": answer.n_rows, "scores": answer.scores, "notes": found}
         print_json({**content, **({"out": str(out)} if out else {"predictions": predictions})})
     elif out is None:
-        typer.echo(csv_text(answer.columns), nl=False)
+        for part in csv_parts(answer.columns):
+            typer.echo(part, nl=False)
     elif not quiet:
         typer.echo(f"Rows:   {answer.n_rows:,}")
         if answer.scores is not None:
@@ -321,14 +361,16 @@ def predict(
 
 @app.command()
 def embed(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Arrow, LIBSVM, npz.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Excel, Parquet, Arrow, LIBSVM, npz.")
+    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="parquet, npz, svm, csv, arrow.")
     ] = Path("features.parquet"),
     model: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Use the features of this model file.", show_default="new"
+            metavar="FILE", help="Use the features of a fitted model.", show_default="new"
         ),
     ] = None,
     target: Annotated[
@@ -426,7 +468,7 @@ def export(
 
     A model of 'kernelsieve fit' has one input for each column it uses: numbers
     with NaN where they are missing, texts with "" there, and times as seconds
-    since 1970. Needs onnx: pip install 'kernelsieve[onnx]'.
+    since 1970. Needs onnx: pip install 'kernelsieve\\[onnx]'.
 
     [bold]Examples[/bold]
 
@@ -491,22 +533,37 @@ def _number_or_word(text: str, option: str, allowed: tuple[str, ...]) -> Any:
     return number
 
 
-def _print_fit(model: TableModel, out: Path) -> None:
-    from kernelsieve.tables.facts import column_lines, confusion_lines, printable, summary_lines
+def _print_fit(model: TableModel, out: Path, details: bool) -> None:
+    from kernelsieve.tables.facts import (
+        column_lines,
+        confusion_lines,
+        detail_lines,
+        printable,
+        summary_lines,
+    )
     from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
-    matrix = confusion_lines(facts)
-    table = [*matrix, ""] if matrix else []
-    for line in [*summary_lines(facts), "", *table, *column_lines(facts, 5), ""]:
-        typer.echo(printable(line))
-    for line in verdict_lines(facts):
-        typer.echo(line)
-    typer.echo(f"\nTook:    {duration(facts['seconds'])}")
-    typer.echo(f"Model:   {out}")
-    typer.echo(f"Next:    kernelsieve explain {out}")
-    typer.echo(f"         kernelsieve predict {out} new.csv -o out.csv")
+    plan = str(getattr(model, "plan_", ""))  # why this model was chosen, in a sentence or a few
+    parts = [
+        summary_lines(facts),
+        [part for line in plan.splitlines() for part in wrap(line, 80)],
+        verdict_lines(facts),
+        confusion_lines(facts),
+        column_lines(facts, SHOWN_COLUMNS),
+        detail_lines(facts) if details else [],
+    ]
+    for part in parts:
+        for line in part:
+            typer.echo(printable(line))
+        if part:
+            typer.echo()
+    typer.echo(f"Saved {out} after {duration(facts['seconds'])}. Next:")
+    typer.echo(f"  kernelsieve explain {out}")
+    typer.echo(f"  kernelsieve predict {out} new.csv -o out.csv")
 
 
 def _score_text(scores: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    from kernelsieve.tables.figures import figure
+
+    return ", ".join(f"{name} {figure(value)}" for name, value in scores.items())

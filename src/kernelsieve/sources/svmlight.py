@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._files import is_packed, open_bytes
 from kernelsieve._progress import track_rows
 from kernelsieve._validation import canonical_rows, check_choice
 from kernelsieve.sources.base import Block
@@ -32,6 +33,7 @@ class SvmlightSource(StreamSource):
     Parameters
     ----------
     path : str or path
+        The file may be compressed (``.gz``, ``.bz2`` or ``.xz``).
     n_features : int, optional
         Number of columns; None takes the largest that occurs.
     zero_based : "auto", True or False
@@ -98,12 +100,14 @@ class SvmlightSource(StreamSource):
         """Parse the text into binary files; an error names the block of text."""
         from sklearn.datasets import load_svmlight_file
 
-        size, start, counts = os.path.getsize(self.where), 0, [np.zeros(1, dtype=np.int64)]
-        n_blocks = max(1, -(-size // TEXT_BYTES))
+        path = Path(self.where)
+        start, counts = 0, [np.zeros(1, dtype=np.int64)]
+        size = None if is_packed(path) else path.stat().st_size  # of the text
+        of_blocks = "" if size is None else f" of {max(1, -(-size // TEXT_BYTES))}"
         self._range = (np.iinfo(np.int64).max, -1)
         names = ("values", "columns", "targets")
         files = [open(folder / name, "wb") for name in names]  # noqa: SIM115
-        with open(self.where, "rb") as text, files[0], files[1], files[2]:
+        with open_bytes(path) as text, files[0], files[1], files[2]:
             pieces = enumerate(_pieces(text))
             for number, piece in track_rows(
                 ((len(piece), (number, piece)) for number, piece in pieces),
@@ -119,8 +123,7 @@ class SvmlightSource(StreamSource):
                         raise ValueError("NaN or infinity among its labels")
                 except ValueError as error:
                     raise ValueError(
-                        f"block {number} of {n_blocks} of {self.where} (from row {start} on): "
-                        f"{error}"
+                        f"block {number}{of_blocks} of {self.where} (from row {start} on): {error}"
                     ) from error
                 if X.nnz:
                     low, high = int(X.indices.min()), int(X.indices.max())

@@ -254,8 +254,8 @@ class TableEncoder(PersistentEstimator):
     def _ignore_identifier(self, table: Table, name: str, why: str) -> None:
         self.ignored_[name] = f"looks like an identifier ({why})"
         self._note(
-            f"column {name!r} looks like an identifier ({why}); ignored. Use --keep {name} to "
-            "include it",
+            f"column {name!r} looks like an identifier ({why}); ignored. Use "
+            f"keep=[{name!r}] to include it",
             table,
         )
 

@@ -29,6 +29,7 @@ from kernelsieve.learning.target_transform import target_label
 from kernelsieve.models import KernelRidge
 from kernelsieve.models.scores import unit_of
 from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.figures import figure
 from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.monomials import Ranking, ranked_monomials
 from kernelsieve.tables.verdict import check_verdict, verdict_lines
@@ -39,6 +40,7 @@ MOST_PERMUTED = 200  # columns of the table
 STAND_IN_ROWS, STAND_IN_FEATURES = 4_000, 300
 MONOMIALS = 50  # that are kept in the facts
 MOST_CONFUSED = 10  # classes that a confusion matrix is shown for
+SMALLEST_SHOWN = 5e-4  # of an importance: less is 0.000
 MASS_TOLERANCE = 1e-6
 
 
@@ -302,25 +304,41 @@ def as_text(facts: dict[str, Any], top: int = 10, width: int = 80) -> str:
 
 
 def summary_lines(facts: dict[str, Any]) -> list[str]:
-    """Format the model, its scores and its diagnostics."""
-    scores = [
-        f"{name} {value:.4g} (constant {facts['baseline'][name]:.3g})"
-        for name, value in facts["scores"].items()
-    ]
+    """Format what was learned, and its scores on held-out rows."""
     transformed = facts["learned target"] != facts["target"]
     lines = {
         "Model": f"{facts['task']} of {facts['target']!r}, {facts['rows']:,} rows, "
         f"{facts['inputs']:,} inputs",
-        **({"Learned target": facts["learned target"]} if transformed else {}),
-        "Kernel": f"{_rounded(facts['kernel'])}, alpha={facts['alpha']:.3g}",
-        "Features": f"{facts['features']:,} of {facts['method']}",
-        f"{facts['test rows']:,} test rows": f"\n{'':<18}".join(scores),
-        "Statistical dim.": f"{facts['statistical dimension']:.0f} effective degrees of freedom",
-        "Spectral epsilon": f"{facts['spectral epsilon']:.2g}, estimated on "
-        f"{facts['diagnostic rows']:,} rows",
-        "Degree shares": _mass_text(facts["degree mass"]),
+        **({"Learned as": facts["learned target"]} if transformed else {}),
     }
-    return "\n".join(f"{name + ':':<18}{text}" for name, text in lines.items()).split("\n")
+    found = [f"{name + ':':<11}{text}".strip() for name, text in lines.items()]
+    found.append(f"Scores on {facts['test rows']:,} held-out rows:")
+    width = max(map(len, facts["scores"]))
+    for name, value in facts["scores"].items():
+        line = f"  {name:<{width}}  {figure(value):>8}"
+        if name != "R2":  # that of a constant is about 0
+            line += f"  (constant: {figure(facts['baseline'][name])})"
+        found.append(line)
+    return found
+
+
+def detail_lines(facts: dict[str, Any]) -> list[str]:
+    """Format what a specialist asks: the kernel, its features, and how well they approximate it."""
+    lines = {
+        "Kernel": _rounded(facts["kernel"]),
+        "Ridge (alpha)": figure(facts["alpha"]),
+        "Features": f"{facts['features']:,} ({facts['method']})",
+        "Effective dimension": f"{facts['statistical dimension']:.0f} degrees of freedom",
+        "Spectral error": f"{facts['spectral epsilon']:.2g} (epsilon, estimated on "
+        f"{facts['diagnostic rows']:,} rows)",
+    }
+    if facts["degree mass"]:
+        lines["Degree shares"] = _mass_text(facts["degree mass"])
+    return [
+        part
+        for name, text in lines.items()
+        for part in wrap(f"{name + ':':<21}{text}", 80, subsequent_indent=" " * 21)
+    ]
 
 
 def _rounded(text: str) -> str:
@@ -329,8 +347,6 @@ def _rounded(text: str) -> str:
 
 
 def _mass_text(masses: list[float]) -> str:
-    if not masses:
-        return "none: the kernel has no Taylor series here"
     shown = [f"{degree}: {mass:.0%}" for degree, mass in enumerate(masses) if mass >= 0.005]
     return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")
 
@@ -340,10 +356,17 @@ def column_lines(facts: dict[str, Any], top: int) -> list[str]:
     what = "increase in RMSE, in standard deviations of the target"
     if facts["task"] == "classification":
         what = "increase in log loss"
-    shown = [(printable(name, 40), value) for name, value in facts["columns"][:top]]
+    columns = facts["columns"]
+    large = [column for column in columns if column[1] >= SMALLEST_SHOWN] or columns[:1]
+    shown = [(printable(name, 40), value) for name, value in large[:top]]
     width = max([6, *(len(name) for name, _ in shown)])
     heads = [f"Permutation importance ({what})"]
-    return heads + [f"  {name:<{width}}  {value:8.4f}" for name, value in shown]
+    lines = [f"  {name:<{width}}  {value:8.3f}" for name, value in shown]
+    if len(shown) < len(columns):
+        rest = max(value for _, value in columns[len(shown) :])
+        few = "less than 0.001" if rest < SMALLEST_SHOWN else f"{rest:.3f} or less each"
+        lines.append(f"  ({len(columns) - len(shown):,} more: {few})")
+    return heads + lines
 
 
 def confusion_lines(facts: dict[str, Any]) -> list[str]:
@@ -377,7 +400,7 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
             f"These belong to a polynomial of degree 2 fitted to the model (R2 = "
             f"{found['fidelity']:.3f})."
         )
-        lines.append("Fit with --readable to see monomials of the model itself.")
+        lines.append("A readable model (readable=True, fit --readable) has monomials of its own.")
     return lines
 
 

@@ -19,6 +19,8 @@ from kernelsieve.tables.target import ridge_targets, rows_with_target, task_and_
 from kernelsieve.tables.times import as_times
 
 LONGEST_NAME = 20  # characters that are shown
+LONGEST_OF_ALIKE = 32  # where shorter ones are alike
+LETTERS_MORE = 4
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _used_as(encoder: TableEncoder, name: str, missing: bool) -> str:
 
 def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
     """Format columns in lines of at most ``width`` characters."""
-    names = [_shortened(printable(column.name, 200)) for column in columns]
+    names = shortened([printable(column.name, 200) for column in columns])
     room = max([6, *map(len, names)])
     lines = [f"{'column':<{room}}  {'kind':<8}  {'missing':>7}  {'levels':>7}  what becomes of it"]
     for name, column in zip(names, columns, strict=True):
@@ -134,11 +136,26 @@ def as_lines(columns: list[ColumnFacts], width: int = 80) -> list[str]:
     return [printable(line, width) for line in lines]
 
 
-def _shortened(name: str) -> str:
-    """A long name without its middle: the names of similar columns differ at the end."""
-    if len(name) <= LONGEST_NAME:
+def shortened(names: list[str]) -> list[str]:
+    """Long names without their middles, as much of them as tells them apart.
+
+    Examples
+    --------
+    >>> shortened(["listed_until_the_end_of_month", "listed_until_the_start_of_month"])
+    ['listed_until…end_of_month', 'listed_until…art_of_month']
+    """
+    for length in range(LONGEST_NAME, LONGEST_OF_ALIKE):
+        if len({_shortened(name, length) for name in names}) == len(set(names)):
+            break
+    if length > LONGEST_NAME:  # one letter tells them apart, a few more can be read
+        length += LETTERS_MORE
+    return [_shortened(name, length) for name in names]
+
+
+def _shortened(name: str, length: int) -> str:
+    if len(name) <= length:
         return name
-    return f"{name[: LONGEST_NAME // 2]}…{name[len(name) - (LONGEST_NAME - 1) // 2 :]}"
+    return f"{name[: length // 2]}…{name[len(name) - (length - 1) // 2 :]}"
 
 
 def as_html(where: str, n_rows: int, columns: list[ColumnFacts]) -> str:

@@ -33,8 +33,8 @@ def note_leaks(table: Table, target: str, y: NDArray[Any], task: str, used: list
     for name in used if len(used) > 1 else []:
         if determines(table.column(name)[rows], y[rows], task):
             notice(
-                f"column {name!r} alone nearly determines the target {target!r}; if it is not "
-                f"known before the target is, use --drop {name}"
+                f"possible leakage: column {name!r} alone nearly determines the target {target!r}; "
+                f"if it is not known at prediction time, use drop=[{name!r}]"
             )
 
 

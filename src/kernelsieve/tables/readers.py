@@ -1,12 +1,9 @@
-"""Readers of table files, by the suffix of the name: CSV, Parquet, Arrow, LIBSVM and npz."""
+"""Readers of table files, by the suffix of the name: CSV, Excel, Parquet, Arrow, LIBSVM, npz."""
 
 from __future__ import annotations
 
-import gzip
 import io
-import lzma
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelsieve._files import PACKED, UNPACKING_ERRORS, open_bytes, split_sheet
 from kernelsieve.sources.npz import read_arrays
+from kernelsieve.sources.svmlight import SvmlightSource
+from kernelsieve.tables.sizes import out_of_memory
+from kernelsieve.tables.spreadsheets import read_sheet
 from kernelsieve.tables.table import (
     Table,
     TableError,
@@ -28,19 +29,20 @@ from kernelsieve.tables.table import (
     listed,
 )
 from kernelsieve.tables.text_files import (
-    PACKED,
     TextOptions,
     csv_batches,
     note_odd,
     note_readings,
-    open_bytes,
     read_csv,
 )
 from kernelsieve.tables.texts import TEXT, Column, Reading, understood
 
 PARQUET_ROWS = 2**16  # in a batch
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".tab")
-WAYS_OUT = dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV")
+EXCEL = ".xlsx"
+SVMLIGHT_SUFFIXES = (".svm", ".libsvm", ".svmlight")
+WAYS_OUT = dict.fromkeys((".xls", ".ods"), "save the sheet as .xlsx or CSV")
+WAYS_OUT |= dict.fromkeys((".zip", ".7z", ".zst"), "unpack it first, or compress it as .gz")
 
 
 def read_table(
@@ -61,10 +63,11 @@ def read_table(
     Parameters
     ----------
     path : path
-        ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header line, also with ``.gz``, ``.bz2`` or
-        ``.xz``; ``.parquet``, ``.arrow`` or ``.feather``; ``.npz`` with an array X (and optionally
-        names of its columns, and y) or a sparse matrix of scipy; ``.svm``, ``.libsvm`` or
-        ``.svmlight``.
+        ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header line; ``.xlsx``
+        (``book.xlsx#Sheet`` names a sheet; needs openpyxl); ``.parquet``, ``.arrow`` or
+        ``.feather``; ``.npz`` with an array X (and optionally names of its columns, and y) or a
+        sparse matrix of scipy; ``.svm``, ``.libsvm`` or ``.svmlight``. Text and LIBSVM files may
+        be compressed: ``.gz``, ``.bz2`` or ``.xz``.
     sep : str, optional
         What separates the columns of a text file: by default a comma, semicolon, tab or bar,
         whichever the header has most of.
@@ -108,15 +111,20 @@ def read_table(
     try:
         if last in TEXT_SUFFIXES:
             return read_csv(path, options)
+        if last == EXCEL:
+            return read_sheet(path, options)
         return with_readings(READERS[last](path), readings)
     except FileNotFoundError:
         raise TableError(f"{path} does not exist") from None
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or error}") from error
+    except MemoryError as error:  # also that of pyarrow
+        raise TableError(out_of_memory(path)) from error
 
 
 def _kind(path: Path) -> str:
     """The suffix that says what a file holds."""
+    path, _ = split_sheet(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] and suffixes[-1] in PACKED and len(suffixes) > 1
     return suffixes[-2] if packed else "".join(suffixes[-1:])
@@ -134,6 +142,8 @@ def read_batches(
     decimal: str | None = None,
     encoding: str | None = None,
     date_format: str | None = None,
+    readings: Mapping[str, Reading] | None = None,
+    given: Sequence[str] | None = (),
 ) -> Iterator[Table]:
     """Read a table in batches, so that it need not fit in memory.
 
@@ -142,8 +152,8 @@ def read_batches(
     Parameters
     ----------
     path : path
-        Text, Parquet and Arrow files come in batches of about 16 MB; other files whole.
-    sep, decimal, encoding, date_format : str, optional
+        Text, Parquet and LIBSVM files come in batches of about 16 MB; other files whole.
+    sep, decimal, encoding, date_format, readings, given
         As in `read_table`.
 
     Yields
@@ -155,22 +165,24 @@ def read_batches(
     TableError
         As in `read_table`.
     """
-    path, options = Path(path), TextOptions(sep, decimal, encoding, date_format)
+    path, options = Path(path), TextOptions(sep, decimal, encoding, date_format, readings, given)
     kind = _kind(path)
-    if kind not in (*TEXT_SUFFIXES, ".parquet") or not path.exists():
-        yield read_table(path, sep=sep, decimal=decimal, encoding=encoding, date_format=date_format)
-    elif kind == ".parquet":
-        yield from _parquet_batches(path)
-    else:
+    if kind in TEXT_SUFFIXES and path.is_file():
         yield from csv_batches(path, options)
+    elif kind == ".parquet" and path.is_file():
+        yield from _parquet_batches(path, readings)
+    elif kind in SVMLIGHT_SUFFIXES and path.is_file():
+        yield from _svmlight_batches(path)
+    else:
+        yield read_table(path, sep=sep, decimal=decimal, encoding=encoding,
+                         date_format=date_format, readings=readings, given=given)  # fmt: skip
 
 
-def _parquet_batches(path: Path) -> Iterator[Table]:
+def _parquet_batches(path: Path, readings: Mapping[str, Reading] | None = None) -> Iterator[Table]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        readings = None
         for batch in parquet.ParquetFile(path).iter_batches(PARQUET_ROWS):
             batch.validate(full=True)
             table = from_arrow(str(path), pa.Table.from_batches([batch]))
@@ -281,19 +293,30 @@ def _read_svmlight(path: Path) -> Table:
         with open_bytes(path) as file:
             content = file.read()
         X, y = load_svmlight_file(io.BytesIO(content))
-    except (ValueError, OverflowError, EOFError, gzip.BadGzipFile, zlib.error,
-            lzma.LZMAError) as error:  # fmt: skip
+    except (ValueError, OverflowError, *UNPACKING_ERRORS) as error:
         raise TableError(f"{path} is not a LIBSVM file: {error}") from error
+    return _svmlight_table(path, X, y)
+
+
+def _svmlight_batches(path: Path) -> Iterator[Table]:
+    """The rows in batches; the file is expanded into binary files on disk, not into memory."""
+    try:
+        for X, y in SvmlightSource(path).raw_blocks():
+            yield _svmlight_table(path, X, y)
+    except (ValueError, OverflowError, *UNPACKING_ERRORS) as error:
+        raise TableError(f"{path} is not a LIBSVM file: {error}") from error
+
+
+def _svmlight_table(path: Path, X: Any, y: Any) -> Table:
     return Table(str(path), {"target": np.asarray(y, dtype=np.float64)}, sp.csr_array(X))
 
 
 READERS: dict[str, Callable[[Path], Table]] = {
     **dict.fromkeys(TEXT_SUFFIXES, lambda path: read_csv(path, TextOptions())),
+    EXCEL: lambda path: read_sheet(path, TextOptions()),
     ".parquet": _read_arrow,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,
     ".npz": _read_npz,
-    ".svm": _read_svmlight,
-    ".libsvm": _read_svmlight,
-    ".svmlight": _read_svmlight,
+    **dict.fromkeys(SVMLIGHT_SUFFIXES, _read_svmlight),
 }

@@ -7,25 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelsieve._random import stream
 from kernelsieve.tables.readers import read_batches
+from kernelsieve.tables.sizes import BYTES_PER_BYTE, memory, table_bytes
 from kernelsieve.tables.table import Table, TableError
 
-BYTES_PER_BYTE = 6  # of memory, to read a text file whole
 LARGE_FILE = 2**28  # bytes
 
 
 def too_large(path: str | os.PathLike[str]) -> bool:
-    """Whether a file should be read in batches: it is large, or takes half of the memory."""
-    try:
-        if os.path.getsize(path) > LARGE_FILE:
-            return True
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return 2 * BYTES_PER_BYTE * os.path.getsize(path) > memory
-    except (OSError, ValueError, AttributeError):
-        return False
+    """Whether a file should be read in batches: it is large, or takes half of the memory.
+
+    A compressed file is judged by what it expands to.
+    """
+    most = min(LARGE_FILE, memory() // (2 * BYTES_PER_BYTE))
+    return table_bytes(path, most) > most
 
 
 def sampled(
@@ -59,7 +58,8 @@ def sampled(
 def joined(first: Table, second: Table) -> Table:
     """The rows of two tables with the same columns."""
     columns = {name: _joined(values, second.column(name)) for name, values in first.columns.items()}
-    return Table(first.where, columns, readings=first.readings)
+    matrix = None if first.matrix is None else sp.vstack([first.matrix, second.matrix], "csr")
+    return Table(first.where, columns, matrix, first.readings)
 
 
 def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:

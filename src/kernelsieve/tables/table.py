@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,7 +89,7 @@ class Table:
 def _hint(names: list[str], wanted: str) -> str:
     """What may be wrong with a table that lacks a column."""
     if len(names) == 1 and wanted in names[0].split():
-        return "; if spaces separate the columns, pass --sep ' '"
+        return "; if spaces separate the columns, pass sep=' '"
     if any(map(is_number, names)) and not any(wanted.lower() in name.lower() for name in names):
         return "; if these are values, add a first line with the names of the columns"
     alike = [name for name in names if name.lower() == wanted.lower()]
@@ -108,9 +109,17 @@ def column_names(names: list[str]) -> str:
     return f"column {quoted}" if len(names) == 1 else f"columns {quoted}"
 
 
+def plural(count: int, what: str) -> str:
+    """A number of things: "1 row", "1,200 rows"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def notice(message: str) -> None:
-    """Warn about how a table was understood or changed."""
-    warnings.warn(message, TableNotice, stacklevel=3)
+    """Warn about how a table was understood or changed, at the line that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("kernelsieve."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, TableNotice, stacklevel=level)
 
 
 def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
@@ -147,7 +156,7 @@ def as_table(data: Any, readings: Mapping[str, Reading] | None = None) -> Table:
 def from_matrix(where: str, X: NDArray[Any]) -> Table:
     """Make a table of a dense matrix, with columns x0, x1, ..."""
     if X.ndim != 2:
-        raise TableError(f"{where}: X has shape {X.shape}, and a table has two dimensions")
+        raise TableError(f"{where}: X must have two dimensions, not the shape {X.shape}")
     if X.shape[1] > MOST_COLUMNS:
         raise TableError(
             f"{where} has {X.shape[1]:,} dense columns, and the limit is {MOST_COLUMNS:,}: pass a "
@@ -194,7 +203,7 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
         array[:] = values
     if array.ndim != 1:
         raise TableError(
-            f"{where}: column {name!r} has shape {array.shape}, and a column has one dimension"
+            f"{where}: column {name!r} must have one dimension, not the shape {array.shape}"
         )
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
@@ -203,7 +212,7 @@ def as_column(where: str, name: str, values: Any) -> NDArray[Any]:
     if array.dtype.kind not in "OUST":
         raise TableError(
             f"{where}: column {name!r} holds {array.dtype} values; only numbers, texts and times "
-            f"can be used. Ignore it with --drop {name}"
+            f"can be used. To ignore it, use drop=[{name!r}]"
         )
     texts = [cell_text(where, name, value) for value in array.tolist()]
     numbers = None if _has_text(array) else _numbers(texts)
@@ -256,7 +265,7 @@ def cell_text(where: str, name: str, value: Any) -> str | None:
         return number_text(float(value))
     raise TableError(
         f"{where}: column {name!r} holds {type(value).__name__} values; only numbers, texts and "
-        f"times can be used. Ignore it with --drop {name}"
+        f"times can be used. To ignore it, use drop=[{name!r}]"
     )
 
 

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelsieve.tables.table import Table, TableError, as_column, is_missing, listed, notice
+from kernelsieve.tables.table import (
+    Table,
+    TableError,
+    as_column,
+    is_missing,
+    listed,
+    notice,
+    plural,
+)
 from kernelsieve.tables.texts import number
 
 TASKS = ("auto", "regression", "classification")
@@ -36,8 +44,7 @@ def rows_with_target(
     """Select the rows whose target is known; also return its name."""
     if target is None:
         raise TableError(
-            f"{table.where}: name the column to predict with --target, one of "
-            f"{listed(table.columns)}"
+            f"{table.where}: name the column to predict (target=), one of {listed(table.columns)}"
         )
     known = ~is_missing(table.column(target))
     if target in drop:
@@ -49,13 +56,12 @@ def rows_with_target(
             f"{int(np.argmin(known)) + 1} (strict mode)"
         )
     if missing:
-        rows = "1 row" if missing == 1 else f"{missing:,} rows"
-        notice(f"{rows} without a value of {target!r} {'was' if missing == 1 else 'were'} ignored")
+        notice(f"{plural(missing, 'row')} without a target ({target!r}) ignored")
         table = table.take(np.flatnonzero(known))
     if table.n_rows < MIN_ROWS:
         raise TableError(
-            f"{table.where} has {table.n_rows} rows with a target, and at least {MIN_ROWS} are "
-            "needed"
+            f"{table.where} has only {plural(table.n_rows, 'row')} with a target; at least "
+            f"{MIN_ROWS} are required"
         )
     return table, target
 
@@ -127,13 +133,13 @@ def _note_decision(name: str, task: str, levels: NDArray[np.float64], n_rows: in
     if task == "classification":
         first, second = (f"{level:g}" for level in levels)
         notice(
-            f"the target {name!r} is {first} or {second}: learned as two classes. Use --task "
-            "regression to learn numbers"
+            f"the target {name!r} is {first} or {second}: learned as two classes. Use "
+            "task='regression' to learn numbers"
         )
     elif bool((levels == np.round(levels)).all()) and len(levels) <= min(MOST_CLASSES, n_rows // 5):
         notice(
             f"the target {name!r} has {len(levels)} distinct whole numbers ({levels[0]:g} to "
-            f"{levels[-1]:g}): learned as numbers. Use --task classification if they are classes"
+            f"{levels[-1]:g}): learned as numbers. Use task='classification' if they are classes"
         )
 
 

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import itertools
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from kernelsieve._files import UNPACKING_ERRORS, is_packed, open_bytes
 from kernelsieve._validation import check_choice
-from kernelsieve.tables.table import Table, TableError, column_names, notice, refuse_twice
+from kernelsieve.tables.sizes import refuse_beyond_memory
+from kernelsieve.tables.table import Table, TableError, column_names, listed, notice
 from kernelsieve.tables.texts import SHOWN, Column, Reading, decimal_sign, number, understood
 
 LARGEST_CELL = 2**24  # characters; also of a row
 SNIFFED_ROWS = 300  # of each column, to find the decimal sign
 SEPARATORS = ",;\t|"
 SEP_LINE = re.compile(r"(?i)\"?sep=(.)\"?[,;]*")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+NUL = "\0"
+# One comma or point, before three digits: it may be a decimal sign, or separate thousands.
+MAYBE_GROUPED = re.compile(r"(?:^|[^\d.,])[1-9]\d{0,2}([.,])\d{3}(?:[^\d.,]|$)")
+# How other files begin that are called .csv by mistake, and how they should be called.
+OTHER_FILES = {
+    b"PK\3\4": ".xlsx (or .zip: unpack it)",
+    b"\x1f\x8b": ".csv.gz",
+    b"BZh": ".csv.bz2",
+    b"\xfd7zXZ": ".csv.xz",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+}
 LINES_ABOVE = 50  # lines among which the names of the columns are looked for
 ROWS_COUNTED = 20  # whose values are counted, to find names of rows
-PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -66,11 +76,10 @@ def csv_batches(path: Path, options: TextOptions) -> Iterator[Table]:
     """The table of a text file in batches of about 16 MB."""
     with _text_errors(path, options):
         header, separator, lines = _header(path, options)
-        header = [_name(place, name) for place, name in enumerate(header)]
-        refuse_twice(str(path), header)
+        header = unique_names(header)
         for columns in _text_columns(path, header, separator, lines, options, whole=False):
             # The notes on the first batch are those on the file.
-            table = _from_texts(path, header, columns, separator, options, options.readings is None)
+            table = from_texts(path, header, columns, separator, options, options.readings is None)
             options = replace(options, readings=table.readings)
             yield table
 
@@ -81,14 +90,30 @@ def read_csv(path: Path, options: TextOptions) -> Table:
         header, separator, lines = _header(path, options)
         (columns,) = _text_columns(path, header, separator, lines, options)
     used = [i for i, name in enumerate(header) if name or not _is_empty(columns[i])]
-    header, columns = [_name(i, header[i]) for i in used], [columns[i] for i in used]
-    refuse_twice(str(path), header)
-    return _from_texts(path, header, columns, separator, options)
+    names = unique_names(header)
+    return from_texts(
+        path, [names[i] for i in used], [columns[i] for i in used], separator, options
+    )
 
 
-def _name(place: int, name: str) -> str:
-    """The name of a column; one without gets the name that pandas gives it."""
-    return name or f"Unnamed: {place}"
+def unique_names(header: list[str]) -> list[str]:
+    """Names of all columns, each once; where one is missing or repeated, the name of pandas."""
+    taken = set(header)
+    names: list[str] = []
+    renamed: list[str] = []
+    for place, given in enumerate(header):
+        name = given or f"Unnamed: {place}"
+        if name in names:
+            count = 1
+            while f"{name}.{count}" in taken:
+                count += 1
+            name = f"{name}.{count}"
+            taken.add(name)
+            renamed.append(f"{given!r} to {name!r}")
+        names.append(name)
+    if renamed:
+        notice(f"the header repeats names of columns; renamed {listed(renamed)}")
+    return names
 
 
 def _is_empty(texts: Any) -> bool:
@@ -103,11 +128,11 @@ def _text_errors(path: Path, options: TextOptions) -> Iterator[None]:
         yield
     except (UnicodeError, LookupError) as error:
         raise TableError(_encoding_message(path, options, error)) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+    except UNPACKING_ERRORS as error:
         raise TableError(f"{path} is not a text table: {error}") from error
 
 
-def _from_texts(
+def from_texts(
     path: Path,
     header: list[str],
     columns: list[Any],
@@ -115,15 +140,22 @@ def _from_texts(
     options: TextOptions,
     notes: bool = True,
 ) -> Table:
+    """Understand columns of texts; ``notes`` tells which of them count as missing."""
+    import pyarrow.compute as pc
+
     decimal = options.decimal or decimal_sign(
         (column.slice(0, SNIFFED_ROWS).unique().to_pylist() for column in columns), separator
     )
     found = {
         name: understood(
-            texts, (options.readings or {}).get(name), decimal, options.date_format or None
+            texts, (options.readings or {}).get(name), decimal, options.date_format or None, name
         )
         for name, texts in zip(header, columns, strict=True)
     }
+    for name, texts in zip(header, columns, strict=True):
+        may_hold_it = found[name].values.dtype.kind == "O" or found[name].odd
+        if may_hold_it and pc.any(pc.match_substring(texts, NUL)).as_py():
+            raise TableError(_nul_message(path, options))
     if options.readings is None:
         note_readings(found)
     for name, column in found.items() if notes else ():
@@ -150,10 +182,28 @@ def note_readings(found: dict[str, Column]) -> None:
     for (reading, swappable), names in alike.items():
         example = found[names[0]].example or ""
         value = reading.value(example)
-        shown = f"the {reading.kind} {value:g}" if reading.kind == "number" else f"the time {value}"
-        shown = shown if reading.kind != "text" else "a code, not as a number"
-        way_out = "; if day and month are swapped, pass --date-format" if swappable else ""
+        shown = f"the {'time' if 'T' in str(value) else 'date'} {value}"
+        if reading.kind == "number":
+            shown = f"the number {value:.12g}"
+        elif reading.kind == "text":
+            shown = "a code, not as a number"
+        way_out = "; if day and month are swapped, pass date_format='%d/%m/%Y'" if swappable else ""
+        if reading.kind == "number" and (match := MAYBE_GROUPED.search(example)):
+            other = "." if reading.decimal == "," else ","
+            decimal_is_mark = match[1] == reading.decimal
+            right = (
+                f"'{match[1]}' separates thousands"
+                if decimal_is_mark
+                else (f"'{match[1]}' is the decimal sign")
+            )
+            way_out = f"; if {right}, pass decimal={other!r}"
         notice(f"{column_names(names)}: {example!r} is read as {shown}{way_out}")
+        bare = next((b for name in names if (b := found[name].bare) is not None), None)
+        if bare is not None:
+            notice(
+                f"{column_names(names)}: some values have a {reading.unit} sign and others have "
+                f"none; {bare!r} is read as {reading.value(bare):g}, not multiplied by 100"
+            )
 
 
 def note_odd(name: str, column: Column) -> None:
@@ -171,12 +221,14 @@ def note_odd(name: str, column: Column) -> None:
 
 def _header(path: Path, options: TextOptions) -> tuple[list[str], str, int]:
     """The names of the columns, the separator, and how many lines stand above the first row."""
-    with _open(path, options) as file:
+    with _open(path, options) as file, _long_cells():
         top = list(itertools.islice(_lines(file), LINES_ABOVE))
         above, declared = _lines_above(top, options.sep)
         rest = itertools.chain(top[above:], _lines(file))
         first = next(rest, "")
         separator = options.sep or declared or _separator(first)
+        if separator not in first and _are_decimals(top[above + 1 :]):
+            separator = ";"
         reader = csv.reader(itertools.chain([first], rest), delimiter=separator)
         try:
             header = [name.strip() for name in next(reader, [])]
@@ -186,7 +238,37 @@ def _header(path: Path, options: TextOptions) -> tuple[list[str], str, int]:
             raise TableError(f"{path} has no header line with column names: {error}") from error
     if not any(header):
         raise TableError(f"{path} has no header line with column names")
+    _refuse_nul(path, options, header)
     return _with_row_names(header, rows), separator, lines
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let Python's reader have cells as long as those that pyarrow reads."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _are_decimals(lines: list[str]) -> bool:
+    """Whether lines hold one number each, with a decimal comma."""
+    filled = [line.strip() for line in lines if line.strip()]
+    return bool(filled) and all(DECIMAL_COMMA.fullmatch(line) for line in filled)
+
+
+def _refuse_nul(path: Path, options: TextOptions, names: list[str]) -> None:
+    if any(NUL in name for name in names):
+        raise TableError(_nul_message(path, options))
+
+
+def _nul_message(path: Path, options: TextOptions) -> str:
+    line = _line_number(path, options, lambda text: NUL in text)
+    return (
+        f"{path}, line {line}: a NUL byte in a text: remove it, or pass encoding='utf-16-le' if "
+        "the file is UTF-16"
+    )
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -219,7 +301,9 @@ def _lines_above(top: list[str], sep: str | None) -> tuple[int, str | None]:
     names = _cells(top[place], sep)
     below = _next_filled(top, place + 1)
     alike = below >= len(top) or len(_cells(top[below], sep)) == len(names)
-    commented = top[first].startswith("#") and len(_cells(top[first], sep)) == len(names)
+    # One line with "#" and as many values may be the names themselves.
+    only = _next_filled(top, first + 1) == place
+    commented = only and top[first].startswith("#") and len(_cells(top[first], sep)) == len(names)
     if commented or not alike or any(number(name) is not None for name in names):
         return first, declared
     start, count = f"{top[first].strip()[:40]!r}", place - first
@@ -276,9 +360,13 @@ def _text_columns(
 
     names = [str(i) for i in range(len(header))]
     wrong: list[Any] = []
+    comments: list[str] = []
 
     def judge(row: Any) -> str:
         if not row.text.replace(separator, "").strip():
+            return "skip"
+        if row.text.startswith("#"):
+            comments.append(row.text)
             return "skip"
         wrong.append(row)
         return "error"
@@ -311,8 +399,14 @@ def _text_columns(
                     file.seek(0)
                     read_options.use_threads = False
                     found = arrow_csv.read_csv(file, read_options, judged, convert_options)
+            columns = [pa.array([], pa.string())]
             for table in [found] if whole else map(_table_of_batch, found):
-                yield [pc.utf8_trim_whitespace(table.column(name)) for name in names]
+                columns = [pc.utf8_trim_whitespace(table.column(name)) for name in names]
+                yield columns
+            _refuse_open_quote(path, options, columns[-1])
+            if comments:
+                count = "1 line" if len(comments) == 1 else f"{len(comments):,} lines"
+                notice(f"comments ignored: {count} from {comments[0].strip()[:40]!r} on")
         except pa.ArrowInvalid as error:
             if any(words in str(error) for words in ("Empty CSV file", "Could not skip initial")):
                 yield [pa.chunked_array([pa.array([], pa.string())]) for _ in header]
@@ -323,7 +417,27 @@ def _text_columns(
                 ) from error
             if "UTF8" in str(error):
                 raise UnicodeError("invalid bytes") from error
+            if "straddling" in str(error):
+                raise TableError(
+                    f"{path} is not a text table: a row has more than {LARGEST_CELL:,} characters; "
+                    "is a quote left open?"
+                ) from error
             raise TableError(f"{path} is not a text table: {error}") from error
+
+
+def _refuse_open_quote(path: Path, options: TextOptions, last: Any) -> None:
+    """Raise if the last cell holds the rest of the file, because its quote is not closed."""
+    cell = last[-1].as_py() if len(last) else ""
+    if "\n" not in cell and "\r" not in cell:
+        return
+    with _open(path, options) as file:
+        end = ""
+        while part := file.read(LARGEST_CELL):
+            end = part.rstrip()[-1:] or end
+    if end != '"':
+        start = cell.splitlines()[0]
+        line = _line_number(path, options, lambda text: text.strip().endswith(f'"{start}'))
+        raise TableError(f"{path}, line {line}: a quote is opened and never closed")
 
 
 def _arrow_source(path: Path, options: TextOptions, whole: bool) -> tuple[Any, str]:
@@ -334,19 +448,21 @@ def _arrow_source(path: Path, options: TextOptions, whole: bool) -> tuple[Any, s
     """
     import pyarrow as pa
 
-    encoding, packed = _encoding(path, options), path.suffix.lower() in PACKED
+    encoding = _encoding(path, options)
     encoding = "utf8" if encoding in ("utf-8", "utf-8-sig") else encoding
-    if encoding == "utf8" and not packed:
+    if encoding == "utf8" and not is_packed(path):
+        if whole:
+            refuse_beyond_memory(path, path.stat().st_size)
         return pa.OSFile(str(path)), encoding
     if not whole:
         return open_bytes(path), encoding
     memory = pa.BufferOutputStream()  # pyarrow's own: its threads would release bytes of Python's
+    decoder = codecs.getincrementaldecoder(encoding)()
     with open_bytes(path) as file:
-        if encoding == "utf8":
-            while part := file.read(LARGEST_CELL):
-                memory.write(part)
-        else:
-            memory.write(file.read().decode(encoding).encode())
+        while part := file.read(LARGEST_CELL):
+            memory.write(part if encoding == "utf8" else decoder.decode(part).encode())
+            refuse_beyond_memory(path, memory.tell())
+    decoder.decode(b"", final=True)
     return pa.BufferReader(memory.getvalue()), "utf8"
 
 
@@ -359,8 +475,7 @@ def _table_of_batch(batch: Any) -> Any:
 def _ragged_message(path: Path, row: Any, width: int, separator: str, options: TextOptions) -> str:
     """Which line has too many values, or too few."""
     start = row.text.splitlines()[0].strip()
-    with _open(path, options) as file:
-        line = next((i for i, text in enumerate(file, 1) if text.strip() == start), 0)
+    line = _line_number(path, options, lambda text: text.strip() == start)
     values = "1 value" if row.actual_columns == 1 else f"{row.actual_columns} values"
     columns = "1 column" if width == 1 else f"{width} columns"
     found = f"{path}, line {line}: {values} for the {columns} of the header"
@@ -369,24 +484,36 @@ def _ragged_message(path: Path, row: Any, width: int, separator: str, options: T
     return found
 
 
+def _line_number(path: Path, options: TextOptions, wanted: Callable[[str], bool]) -> int:
+    """The first line that is so, counted from 1."""
+    with _open(path, options) as file:
+        return next((i for i, text in enumerate(_lines(file), 1) if wanted(text)), 0)
+
+
 def _encoding(path: Path, options: TextOptions) -> str:
-    """The encoding that was asked for, UTF-16 if the file says so, or UTF-8."""
+    """The encoding that was asked for, UTF-16 or UTF-32 if the file says so, or UTF-8."""
     if options.encoding:
         return codecs.lookup(options.encoding).name
     with open_bytes(path) as file:
-        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+        start = file.read(4)
+    if start in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+        return "utf-32"
+    return "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
 
 
 def _encoding_message(path: Path, options: TextOptions, error: Exception) -> str:
-    if options.encoding:
-        return f"{path} cannot be read with the encoding {options.encoding}: {error}"
     with open_bytes(path) as file:
         start = file.read(1_000)
+    other = next((right for mark, right in OTHER_FILES.items() if start.startswith(mark)), None)
+    if other is not None:
+        return f"{path} is not a text file; its name should end with {other}"
+    if options.encoding:
+        return f"{path} cannot be read with the encoding {options.encoding}: {error}"
     if 3 * start.count(0) > len(start):  # every other byte of UTF-16 in European languages
-        return f"{path} is not valid UTF-8: pass --encoding utf-16-le, or save it as UTF-8"
+        return f"{path} is not valid UTF-8: pass encoding='utf-16-le', or save it as UTF-8"
     return (
-        f"{path} is not valid UTF-8: pass --encoding (cp1252 for files of Windows programs), or "
-        "save it as UTF-8"
+        f"{path} is not valid UTF-8: pass encoding='cp1252' (files of Windows programs) or another "
+        "encoding, or save it as UTF-8"
     )
 
 
@@ -394,9 +521,3 @@ def _open(path: Path, options: TextOptions) -> TextIO:
     encoding = _encoding(path, options)
     encoding = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline="")
-
-
-def open_bytes(path: Path) -> Any:
-    """Open a file, which may be packed, to read its bytes."""
-    packed = PACKED.get(path.suffix.lower())
-    return path.open("rb") if packed is None else packed(path, "rb")

@@ -32,7 +32,7 @@ LOOKED_AT = 2_000  # distinct texts that decide whether a column may be numbers 
 SHOWN = 4  # odd texts that a message lists
 
 # By the decimal sign: what a number looks like, with groups of three digits or without.
-_GROUPED = r"(?=[{mark}]?\d)(\d{{1,3}}([{groups}' \u00a0\u202f]\d{{3}})+|\d+)?({mark}\d*)?"
+_GROUPED = r"(?=[{mark}]?\d)([1-9]\d{{0,2}}([{groups}' \u00a0\u202f]\d{{3}})+|\d+)?({mark}\d*)?"
 NUMBERS = {
     mark: re.compile(r"[+-]?" + _GROUPED.format(mark=rf"\{mark}", groups=rf"\{groups}")
                      + r"([eE][+-]?\d+)?")
@@ -42,6 +42,9 @@ SIGNS = "$€£¥%"
 CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "CNY", "CAD", "AUD", "NZD", "SEK", "NOK", "DKK", "PLN",
          "CZK", "HUF", "INR", "BRL", "MXN", "ZAR", "US$", "R$", "Rs.", "Rs", "kr")  # fmt: skip
 CLOCK = ":"  # as a unit: 9:45 is the number 9.75
+MAGNITUDES = {"k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "Mio": 1e6, "B": 1e9, "bn": 1e9, "Mrd": 1e9}
+MAGNITUDE = "kM"  # as a unit, alone or before a currency: 13.5k is the number 13,500
+WITH_MAGNITUDE = re.compile(rf"(.*\d) ?({'|'.join(MAGNITUDES)})")
 LONGEST_UNIT = 16
 # A number, and the word behind it that every value of a column may have, as in "36 months".
 WITH_WORD = re.compile(rf"[+-]?\d[\d.,']* ?([^\W\d_][^\d,;]{{0,{LONGEST_UNIT - 1}}}[23²³]?)")
@@ -59,6 +62,20 @@ LIKE_DATES = {
 COMPACT_DATE = "%Y%m%d"
 FIRST_COMPACT, LAST_COMPACT = 1900_00_00, 2100_00_00  # whole numbers that may be such dates
 CODE_LENGTH = 5  # digits: with a zero in front they are a code, as of a town, and not a number
+# What looks like a number and may be a code: a zero in front, a phone number, a product 5E10, and
+# more digits than a number holds.
+MAY_BE_CODE = rf"^0\d{{{CODE_LENGTH - 1},}}$|^\+\d{{8,}}$|^\d+[eE]\d+$|^\d{{16,}}$"
+INTERNATIONAL = re.compile(r"\+\d[\d ]{7,}")
+LIKE_EXPONENT = re.compile(r"\d+[eE]\d+")
+LONG_DIGITS = re.compile(r"\d{16,}")
+# Three groups of digits and more, all of one length: phone numbers and addresses, not amounts.
+GROUPS_OF_CODES = re.compile(r"\d{3}([. ])\d{3}\1\d{3,4}(\1\d{3,4})*")
+FEW_CODES = 5  # distinct groups of digits that may be amounts of one length by chance
+# Names of columns whose digits are codes.
+NAME_OF_CODES = re.compile(
+    r"(?i)(.*[^a-z])?(zip|zip.?code|post.?code|postal.?code|plz|phone|phone.?(number|no)|telephone"
+    r"|mobile|fax|ssn|iban|isbn)"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,8 @@ class Reading(Persistent):
         The decimal sign of numbers.
     unit : str
         What is removed from numbers: a currency, "%", or a word behind them ("36 months"). With
-        ":", times of the day and durations such as 9:45 are numbers of hours, 9.75.
+        ":", times of the day and durations such as 9:45 are numbers of hours, 9.75. With "kM",
+        also before a currency, 13.5k is 13,500.
     date_format : str
         The format of times, as in ``datetime.strptime``; "" is ISO 8601.
     """
@@ -122,6 +140,8 @@ class Column:
         A text whose meaning is not obvious.
     swappable : bool
         Whether the dates would also make sense with day and month swapped.
+    bare : str or None
+        A number without "%" where others have it.
     """
 
     values: NDArray[Any]
@@ -129,6 +149,7 @@ class Column:
     odd: dict[str, int] = field(default_factory=dict)
     example: str | None = None
     swappable: bool = False
+    bare: str | None = None
 
 
 def is_missing_text(text: str) -> bool:
@@ -143,11 +164,15 @@ def number(text: str, decimal: str = ".", unit: str = "") -> float | None:
     --------
     >>> number("1.234,5", decimal=","), number("$100,000", unit="$"), number("7 rooms")
     (1234.5, 100000.0, None)
+    >>> number("13.5k", unit="kM"), number("$1.2M", unit="kM$"), number("$900", unit="kM$")
+    (13500.0, 1200000.0, 900.0)
     >>> number("(20.50)"), number("36 months", unit="months"), number("9:45", unit=":")
     (-20.5, 36.0, 9.75)
     """
     if unit == CLOCK:
         return _hours(text)
+    if unit.startswith(MAGNITUDE):
+        return _with_magnitude(text, decimal, unit.removeprefix(MAGNITUDE))
     if unit:
         found = next((u for u in (unit, unit.removesuffix("s")) if u and u in text), None)
         if found is None and unit not in SIGNS:  # "3.6k" is not 3.6 among plain numbers
@@ -166,6 +191,19 @@ def number(text: str, decimal: str = ".", unit: str = "") -> float | None:
         return None
     digits = "".join(c for c in text if c.isascii() and (c.isalnum() or c in "+-" + decimal))
     return float(digits.replace(",", "."))
+
+
+def _with_magnitude(text: str, decimal: str, currency: str) -> float | None:
+    """A number with or without a magnitude behind it."""
+    text = (text.replace(currency, "", 1) if currency else text).strip()
+    if text[:1] == "(" and text[-1:] == ")":
+        value = _with_magnitude(text[1:-1], decimal, "")
+        return None if value is None else -value
+    match = WITH_MAGNITUDE.fullmatch(text)
+    if match is None:
+        return number(text, decimal)
+    value = number(match[1], decimal)
+    return None if value is None else round(value * MAGNITUDES[match[2]], 6)
 
 
 def _hours(text: str) -> float | None:
@@ -202,7 +240,11 @@ def iso_time(text: str, date_format: str) -> str | None:
 
 
 def understood(
-    texts: Any, reading: Reading | None = None, decimal: str = ".", date_format: str | None = None
+    texts: Any,
+    reading: Reading | None = None,
+    decimal: str = ".",
+    date_format: str | None = None,
+    name: str = "",
 ) -> Column:
     """Convert a column of texts.
 
@@ -215,20 +257,27 @@ def understood(
         The decimal sign of the file.
     date_format : str, optional
         The format of all times in the file.
+    name : str
+        The name of the column, which may say that it holds codes.
 
     Returns
     -------
     Column
     """
-    quick = _quick_numbers(texts) if reading in (None, PLAIN_NUMBER) and decimal == "." else None
+    by_name = reading is None and NAME_OF_CODES.fullmatch(name) is not None
+    quick = None
+    if reading in (None, PLAIN_NUMBER) and decimal == "." and not by_name:
+        quick = _quick_numbers(texts)
     if quick is not None and (reading is not None or not _disguised(texts, quick)):
         return Column(quick, PLAIN_NUMBER)
     encoded = texts.combine_chunks().dictionary_encode()
     distinct: list[str] = encoded.dictionary.to_pylist()
     places = encoded.indices.to_numpy(zero_copy_only=False)
     counts = np.bincount(places, minlength=len(distinct))
+    known = [text for text in distinct if not is_missing_text(text)]
+    codes = bool(known) and (_are_codes(known) or (by_name and all(map(str.isdigit, known))))
     if reading is None:
-        reading = _inferred(distinct, counts, decimal, date_format)
+        reading = TEXT if codes else _inferred(distinct, counts, decimal, date_format)
     values = [None if is_missing_text(text) else reading.value(text) for text in distinct]
     odd = {
         text: int(count)
@@ -241,19 +290,25 @@ def understood(
         table = np.array(values, dtype=object)
     column = table[places] if len(table) else np.empty(0)
     if reading.kind == "text":
-        codes = _are_codes([text for text in distinct if not is_missing_text(text)])
-        example = next(text for text in distinct if text[:1] == "0") if codes else None
+        zeros = (text for text in known if text[0] == "0")
+        example = next(zeros, known[0]) if codes else None
         return Column(column, reading, example=example)
     pairs = zip(distinct, values, strict=True)
-    example = next((t for t, v in pairs if v is not None and not _obvious(t, reading)), None)
+    odd_ones = [t for t, v in pairs if v is not None and not _obvious(t, reading)]
+    example = odd_ones[0] if odd_ones else None
+    if reading.unit.startswith(MAGNITUDE):
+        example = next((t for t in odd_ones if WITH_MAGNITUDE.fullmatch(t)), example)
     swappable = date_format is None and _swappable(reading, distinct)
-    return Column(column, reading, odd, example, swappable)
+    bare = None
+    if reading.unit == "%":
+        bare = next((t for t in known if "%" not in t and reading.value(t)), None)
+    return Column(column, reading, odd, example, swappable, bare)
 
 
 def _obvious(text: str, reading: Reading) -> bool:
     """Whether a text is the same number to anybody."""
     digits = text.lstrip("+-")
-    if reading == PLAIN_NUMBER:
+    if reading.kind == "number" and reading.decimal == ".":
         return digits.replace(".", "", 1).isdigit()
     return reading.kind == "number" and digits.isdigit()
 
@@ -279,10 +334,28 @@ def _disguised(texts: Any, numbers: NDArray[np.float64]) -> bool:
         return False
     if present.min() > FIRST_COMPACT and present.max() < LAST_COMPACT:
         return True
-    return bool(pc.any(pc.match_substring_regex(texts, rf"^0\d{{{CODE_LENGTH - 1},}}$")).as_py())
+    return bool(pc.any(pc.match_substring_regex(texts, MAY_BE_CODE)).as_py())
 
 
 def _are_codes(texts: list[str]) -> bool:
+    """Whether texts are made of digits, but are codes and no numbers."""
+    return (
+        _have_zeros_in_front(texts)
+        or (
+            all(text.isdigit() for text in texts)
+            and any(LONG_DIGITS.fullmatch(text) for text in texts)
+        )
+        or all(INTERNATIONAL.fullmatch(text) for text in texts)
+        or all(LIKE_EXPONENT.fullmatch(text) for text in texts)
+        or (
+            len(texts) >= FEW_CODES
+            and len(set(map(len, texts))) == 1
+            and all(GROUPS_OF_CODES.fullmatch(text) for text in texts)
+        )
+    )
+
+
+def _have_zeros_in_front(texts: list[str]) -> bool:
     """Whether texts are digits of one length, some with a zero in front: no number begins so."""
     return (
         all(text.isdigit() for text in texts)
@@ -333,8 +406,6 @@ def _inferred(
     if not sample:
         return PLAIN_NUMBER  # an empty column
     sampled = [text for text, _ in sample]
-    if _are_codes(sampled):
-        return TEXT
     if date_format is None and _are_compact_dates(sampled):
         return Reading("time", date_format=COMPACT_DATE)
     other = "," if decimal == "." else "."
@@ -349,8 +420,11 @@ def _inferred(
 
 def _numbers(sample: list[tuple[str, int]], decimal: str) -> list[Reading]:
     """Readings as numbers: plain ones, and those with a unit that occurs."""
-    units = ["", *(unit for unit in (*SIGNS, *CODES) if any(unit in text for text, _ in sample))]
+    signs = [unit for unit in (*SIGNS, *CODES) if any(unit in text for text, _ in sample)]
     first = [text for text, _ in sample[:FEW]]
+    units = ["", *signs]
+    if _have_magnitudes([text for text, _ in sample]):
+        units = [f"{MAGNITUDE}{sign}" for sign in signs or [""]]
     if 2 * sum(CLOCK_TIME.fullmatch(text) is not None for text in first) >= len(first) > 0:
         units.append(CLOCK)
     words = [match[1].strip() for text in first if (match := WITH_WORD.fullmatch(text))]
@@ -358,6 +432,15 @@ def _numbers(sample: list[tuple[str, int]], decimal: str) -> list[Reading]:
         # The longest: "1 month" is understood among months, but not the other way round.
         units += sorted(set(words), key=len, reverse=True)[:2]
     return [Reading("number", decimal, unit) for unit in units]
+
+
+def _have_magnitudes(texts: list[str]) -> bool:
+    """Whether numbers have magnitudes behind them, such as 13.5k; 12B alone may be a flat."""
+    found = [(text, match[2]) for text in texts if (match := WITH_MAGNITUDE.fullmatch(text))]
+    telling = any(
+        letters in "kK" or re.search(r"[.,]", text) or text[0] in SIGNS for text, letters in found
+    )
+    return telling or len({letters for _, letters in found}) > 1
 
 
 def _times(sample: list[tuple[str, int]], date_format: str | None) -> list[Reading]:

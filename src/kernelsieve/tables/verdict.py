@@ -22,6 +22,7 @@ from kernelsieve._parallel import thread_count
 from kernelsieve._progress import duration
 from kernelsieve._random import stream
 from kernelsieve.tables.encoder import TableEncoder
+from kernelsieve.tables.figures import figure
 from kernelsieve.tables.learned import LINEAR_ALPHAS
 from kernelsieve.tables.table import Table
 
@@ -216,8 +217,8 @@ def summary(
         max(ours["error"], best["error"]) < NO_ERROR * models[0]["error"]
     ):
         sentence = (
-            f"This model and {_article(best['name'])} both predict the classes nearly without "
-            "error: take whichever you prefer, but see whether a column gives the target away."
+            f"This model and {_article(best['name'])} both predict the classes almost without "
+            "error: check whether a column gives the target away."
         )
     else:
         sentence = _comparison(ours, best, gain)
@@ -328,7 +329,7 @@ def _comparison(ours: dict[str, Any], best: dict[str, Any], gain: _Gains) -> str
     return (
         f"{name[0].upper()}{name[1:]} is {share:.0%} better on this table ({low:.0%} to "
         f"{high:.0%}): use it, unless you need what only this model has (standard deviations, an "
-        "explanation)."
+        "exact explanation)."
     )
 
 
@@ -359,13 +360,13 @@ def verdict_lines(facts: dict[str, Any]) -> list[str]:
     if not found["models"]:
         return []
     what = "RMSE" if facts["task"] == "regression" else "Log loss"
-    heading = f"{what} on {facts['test rows']:,} rows set aside"
+    heading = f"{what} on {facts['test rows']:,} held-out rows"
     share = f"{found['interval']:.0%} interval"
     timed = "seconds" in found["models"][0]  # a model file holds no times
     lines = [f"{heading:<34}{'error':>10}  {share:<22}{'time' if timed else '':>8}".rstrip()]
     for model in found["models"]:
-        interval = f"{model['low']:.4g} to {model['high']:.4g}"
+        interval = f"{figure(model['low'])} to {figure(model['high'])}"
         took = duration(model["seconds"]) if timed else ""
-        line = f"  {model['name']:<32}{model['error']:>10.4g}  {interval:<22}{took:>8}"
+        line = f"  {model['name']:<32}{figure(model['error']):>10}  {interval:<22}{took:>8}"
         lines.append(line.rstrip())
     return [*lines, *wrap(found["sentence"], 80)]

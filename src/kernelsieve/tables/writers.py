@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelsieve._files import replacing, write_text
+from kernelsieve._files import replacing
 from kernelsieve.tables.table import TableError
+
+ROWS_AT_ONCE = 2**16  # of a CSV file
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -67,13 +69,24 @@ def check_writable(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> None
         raise TableError(f"{path}: the folder {path.parent} does not exist")
 
 
-def csv_text(columns: Mapping[str, NDArray[Any]]) -> str:
-    """Format columns as CSV."""
+def csv_parts(columns: Mapping[str, NDArray[Any]], n_rows: int = ROWS_AT_ONCE) -> Iterator[str]:
+    """Format columns as CSV, in parts of ``n_rows`` rows."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    return file.getvalue()
+    count = max((len(values) for values in columns.values()), default=0)
+    for start in range(0, count, n_rows):
+        part = [values[start : start + n_rows].tolist() for values in columns.values()]
+        writer.writerows(zip(*part, strict=True))
+        yield file.getvalue()
+        file.seek(0)
+        file.truncate()
+    yield file.getvalue()
+
+
+def csv_text(columns: Mapping[str, NDArray[Any]]) -> str:
+    """Format columns as CSV."""
+    return "".join(csv_parts(columns))
 
 
 def _writer(path: Path, writers: Mapping[str, Any]) -> Any:
@@ -82,7 +95,9 @@ def _writer(path: Path, writers: Mapping[str, Any]) -> Any:
 
 
 def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    write_text(path, csv_text(columns))
+    with replacing(path) as file:
+        for part in csv_parts(columns):
+            file.write(part.encode())
 
 
 def _write_arrow(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
