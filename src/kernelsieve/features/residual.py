@@ -181,6 +181,7 @@ class ResidualFeatures(FeatureMap):
         """Whether E[Z Z^T] = K: whether the random features are unbiased."""
         check_is_fitted(self)
         return self.random_map_.unbiased_
+
     def mixture(self) -> NDArray[np.float64] | None:
         """Return the matrix that mixes the random features, or None if they are used as they are.
 

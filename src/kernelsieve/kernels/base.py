@@ -33,6 +33,9 @@ class Kernel(Persistent, ABC):
     has_series: ClassVar[bool] = False  # whether ``series_of`` can truncate a Taylor series
     has_frequencies: ClassVar[bool] = False  # whether it has Fourier features
     is_sum_of_parts: ClassVar[bool] = False  # whether it has parts for subsets of the columns
+    of_inner_products: ClassVar[bool] = False  # so that long rows have large values
+    # Whether the maps that expand it in degrees stop where a fixed share of k(x, x) is left.
+    series_is_cut: ClassVar[bool] = False
 
     @property
     def n_columns(self) -> int | None:
@@ -276,6 +279,7 @@ class SeriesKernel(Kernel):
     """A kernel with a weighted Taylor series of non-negative coefficients."""
 
     has_series: ClassVar[bool] = True
+    of_inner_products: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -36,6 +36,7 @@ class Gaussian(SeriesKernel):
 
     gamma: float = 1.0
 
+    of_inner_products: ClassVar[bool] = False  # bounded, whatever its series
     bounded: ClassVar[bool] = True
     radial: ClassVar[bool] = True
     has_frequencies: ClassVar[bool] = True

@@ -124,7 +124,6 @@ class Product(Kernel):
                 return len(value)
         return None
 
-
     def rates_for(self, n_columns: int) -> NDArray[np.float64]:
         """The rate of each column.
 

@@ -206,7 +206,7 @@ class LandmarksApart(RidgeErrors):
         self.y, self.size, self.landmarks = exact.y, exact.size, exact.X[landmarks]
 
     @classmethod
-    def among(cls, exact: SetApart, size: int, seed: int) -> LandmarksApart:
+    def among(cls, exact: RidgeErrors, size: int, seed: int) -> LandmarksApart:
         """With landmarks drawn from the rows that are known to an exact judge."""
         known = np.flatnonzero(~exact.outside)
         return cls(exact, known[keyed_rows(len(known), size, seed, "landmarks")])

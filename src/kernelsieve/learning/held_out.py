@@ -89,7 +89,9 @@ def predictions_of_folds(
     trial : TransformTrial or None
         Of the function of the target; each fold has the one that the others choose.
     """
-    kept, from_all, from_others = [], [], []
+    kept: list[Rows] = []
+    from_all: list[Array] = []
+    from_others: list[Array] = []
     for fold, choice in folds:
         rows = setting.rows
         values: Any = 0.0

@@ -125,7 +125,7 @@ def try_linear(
     both = Block(np.vstack([known.X, apart.X]), np.vstack(columns), weights)
     outside = np.arange(len(both.y)) >= len(known)
     judge = SetApart(both, outside, True)
-    steps = options.alpha_step ** np.arange(-1, 4) if free else np.ones(1)
+    steps = options.alpha_step ** np.arange(-1.0, 4.0) if free else np.ones(1)
     residuals = judge.ridges(kernel)(alpha * steps)
     shares = judge.weights[outside] / judge.weights[outside].sum()
     alone = min(

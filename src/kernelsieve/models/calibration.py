@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 # What is believed of the slope before any row is seen. It is near 1 for balanced targets +-1, and
 # larger for rare classes; this decides only where scores say nothing.
 SLOPE, SLOPE_DEVIATION = 1.0, 10.0
+# Of the biases, which matter where hardly any row is in doubt: a few of them would say too much.
+BIAS_DEVIATION = 0.5
 SMALLEST_SLOPE = 1e-3  # so that the order of the scores stays, whatever a few rows say
 MAX_ITER, TOL, HALVINGS = 200, 1e-13, 40
 
@@ -97,7 +99,8 @@ def _targets(rows: Array) -> Array:
     given = np.minimum.outer(doubt, doubt)
     given[:, rows == 0.0] = (rows / (rows.sum() + 2.0))[:, None]
     np.fill_diagonal(given, 0.0)
-    given /= (len(rows) - 1) * np.maximum(rows, 1e-300)[:, None]
+    # All classes together give what one row is, however many they are.
+    given /= len(rows) * (len(rows) - 1) * np.maximum(rows, 1e-300)[:, None]
     return given + np.diag(1.0 - given.sum(axis=1))
 
 
@@ -111,7 +114,8 @@ class _Problem:
     def value(self, at: Array) -> float:
         logits = at[0] * self.columns + at[1:]
         losses = -np.einsum("ij,ij->i", self.targets, log_softmax(logits, axis=1))
-        return float(self.weights @ losses) + 0.5 * ((at[0] - SLOPE) / SLOPE_DEVIATION) ** 2
+        slope, biases = (at[0] - SLOPE) / SLOPE_DEVIATION, at[1:] / BIAS_DEVIATION
+        return float(self.weights @ losses) + 0.5 * float(slope**2 + biases @ biases)
 
     def step(self, at: Array) -> tuple[Array, float]:
         """The step of Newton's method, and the decrease that it promises."""
@@ -120,13 +124,13 @@ class _Problem:
         left = w * (P - self.targets)
         gradient = np.append(np.vdot(left, F), left.sum(axis=0))
         gradient[0] += (at[0] - SLOPE) / SLOPE_DEVIATION**2
+        gradient[1:] += at[1:] / BIAS_DEVIATION**2
         mean = np.einsum("ij,ij->i", P, F)[:, None]
         pulled = w * P * (F - mean)
         curved = np.empty((len(at), len(at)))
         curved[0, 0] = np.vdot(pulled, F) + 1.0 / SLOPE_DEVIATION**2
         curved[0, 1:] = curved[1:, 0] = pulled.sum(axis=0)
-        # The same bias for all classes changes nothing: any curvature will do there.
-        curved[1:, 1:] = np.diag((w * P).sum(axis=0)) - P.T @ (w * P) + float(w.mean())
+        curved[1:, 1:] = np.diag((w * P).sum(axis=0) + 1.0 / BIAS_DEVIATION**2) - P.T @ (w * P)
         free = np.ones(len(at), dtype=bool)
         free[1:] = self.fit_intercept
         free[0] = at[0] > SMALLEST_SLOPE or gradient[0] < 0.0

@@ -393,14 +393,16 @@ class KernelRidgeCV(Regressor, FeatureModel):
         rows, transform = as_source(self._valid_rows(X)), self.target_transform_
         predicted = self.model_.predict(rows, return_std=return_std)
         if self.linear_ is not None:
-            predicted = self._plus_linear(rows, predicted, return_std)
+            predicted = self._plus_linear(self.linear_, rows, predicted, return_std)
         return predicted if transform is None else transform.back(predicted, return_std)
 
-    def _plus_linear(self, rows: Source, predicted: Any, with_deviation: bool) -> Any:
+    def _plus_linear(
+        self, linear: LinearPart, rows: Source, predicted: Any, with_deviation: bool
+    ) -> Any:
         """What the kernel predicts, and the linear part."""
         mean = predicted[0] if with_deviation else predicted
         size = self._rows_per_block(rows.shape[0])
-        parts = np.concatenate(list(rows.map(partial(_linear_block, self.linear_), size, 1)))
+        parts = np.concatenate(list(rows.map(partial(_linear_block, linear), size, 1)))
         mean = mean + parts.reshape(mean.shape).astype(mean.dtype)
         return (mean, predicted[1]) if with_deviation else mean
 
