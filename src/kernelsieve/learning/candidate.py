@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from kernelsieve.kernels import Anova, Product
+from kernelsieve.kernels.families import log_distances
 from kernelsieve.kernels.likelihood.learner import Learner
 from kernelsieve.kernels.likelihood.rates import Fit
-from kernelsieve.kernels.families import log_distances
 
 ALPHA_BOUNDS = (1e-7, 1e6)
 
