@@ -108,6 +108,20 @@ def fit(
     ] = None,
     drop: DROP = "",
     keep: KEEP = "",
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Keep rows of one group (a customer) together when judging.",
+            show_default="no",
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Judge by later rows: a date or number.", show_default="no"
+        ),
+    ] = None,
     readable: READABLE = False,
     max_order: Annotated[
         int | None,
@@ -157,10 +171,9 @@ def fit(
     """Fit a model that predicts a column of a table, and save it to a file.
 
     Numbers are standardised, texts become 0/1 columns, and missing values are
-    filled in. The kernel is learned unless you choose one. A fifth of the rows
-    is held out to compare the model with a constant, a linear model and
-    gradient boosting; then the model is fitted to all rows. The label of a
-    LIBSVM file is called 'target'.
+    filled in. The kernel is learned unless you choose one. Held-out rows, which
+    have no part in any choice, compare the model with a constant, a linear
+    model and gradient boosting. The label of a LIBSVM file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -200,7 +213,7 @@ def fit(
             n_jobs=threads,
         )
         text = text_options(sep, decimal, encoding, date_format)
-        model.fit_file(data, progress=step, **text)
+        model.fit_file(data, progress=step, groups=groups, order=order, **text)
         save(model, out, variance=std)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})

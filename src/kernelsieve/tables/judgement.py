@@ -40,11 +40,12 @@ class Held:
     apart: Answers
     seconds: float
 
-    def splits(self, n_rows: int, seed: int, labels: NDArray[Any] | None) -> list[Split]:
+    def splits(self, judge: Judge) -> list[Split]:
         """Rows to learn from and rows that judge, for other models."""
-        if len(self.rows) < n_rows:
-            return [Split(np.setdiff1d(np.arange(n_rows), self.rows), self.rows)]
-        folds = Judge(n_rows, seed, labels).folds(min(FOLDS, n_rows))
+        n = judge.n_rows
+        if len(self.rows) < n:
+            return [Split(np.setdiff1d(np.arange(n), self.rows), self.rows)]
+        folds = judge.folds(min(FOLDS, n))
         return [Split(np.sort(fold.choose), np.sort(fold.judge)) for fold in folds]
 
 
@@ -55,7 +56,7 @@ def judged(
     encoder: TableEncoder,
     held: Held,
     task: str,
-    seed: int,
+    judge: Judge,
     baselines: bool,
     n_jobs: int | None,
 ) -> dict[str, Any]:
@@ -68,12 +69,14 @@ def judged(
         The table as ``encoder`` has encoded it.
     y : ndarray of shape (n,)
     held : Held
+    judge : Judge
+        Splits the rows for other models as it did for this one.
     baselines : bool
         Whether other models are fitted without the held-out rows.
     """
     truth, answers = y[held.rows], held.answers
     labels = y if task == "classification" else None
-    splits = held.splits(len(y), seed, labels)
+    splits = held.splits(judge)
     order = np.argsort(np.concatenate([split.judge for split in splits]))
     parts = [constant_answers(y[split.choose], task, len(split.judge)) for split in splits]
     constant = joined(parts, None if labels is None else np.unique(y), order)
@@ -83,7 +86,7 @@ def judged(
     verdict: dict[str, Any] = {"models": [], "interval": 0.0, "sentence": ""}
     if baselines:
         verdict = compared(
-            table, X, y, encoder, splits, (held.apart, held.seconds), task, seed, n_jobs
+            table, X, y, encoder, splits, (held.apart, held.seconds), task, judge.seed, n_jobs
         )
     return {
         "test rows": len(held.rows),

@@ -334,7 +334,15 @@ class TableModel(PersistentEstimator):
         self.model_, self.alpha_, self.gamma_ = trained.model, trained.alpha, trained.gamma
         progress("comparing with other models" if self.baselines else "judging")
         facts = judged(
-            table, X, y, self.encoder_, trained.held, self.task_, seed, self.baselines, self.n_jobs
+            table,
+            X,
+            y,
+            self.encoder_,
+            trained.held,
+            self.task_,
+            rows.judge(),
+            self.baselines,
+            self.n_jobs,
         )
         self.__dict__.pop("intervals_", None)
         if self.task_ == "regression":
@@ -767,7 +775,10 @@ class TableModel(PersistentEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.estimator_type = "classifier" if self.task == "classification" else "regressor"
+        # "auto" is decided by the target: scorers ask after the fit.
+        task = getattr(self, "task_", self.task)
+        kinds = {"classification": "classifier", "regression": "regressor"}
+        tags.estimator_type = kinds.get(task)
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
