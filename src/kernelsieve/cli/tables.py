@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from kernelsieve.cli._common import (
     app,
     check_outputs,
     notes,
+    plan_lines,
     print_json,
     require_files,
     steps,
@@ -557,10 +557,9 @@ def _print_fit(model: TableModel, out: Path, details: bool) -> None:
     from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
-    plan = "" if model.plan_ is None else f"Plan:      {model.plan_.words(error=False)}"
     parts = [
         summary_lines(facts),
-        wrap(plan, 80, subsequent_indent=" " * 11),
+        plan_lines(model),
         verdict_lines(facts),
         confusion_lines(facts),
         column_lines(facts, SHOWN_COLUMNS),

@@ -91,7 +91,7 @@ def page(found: Explanation, rows: Any = None, top: int = 12, facts: str = "") -
     parts = [p for p in found.parts[:top] if p.order <= 2 and p.share >= SMALLEST_DRAWN]
     singles = [_curve(found, p.columns[0], p.share) for p in parts if p.order == 1]
     pairs = [_surface(found, p.columns, p.share) for p in parts if p.order == 2]
-    body = [f"<h1>What the model says: {escape(found.title)}</h1>", share_table(found, top)]
+    body = [f"<h1>Explaining the model: {escape(found.title)}</h1>", share_table(found, top)]
     if facts:
         body.append(f"<h2>The model</h2><pre>{escape(facts)}</pre>")
     if singles:
