@@ -43,7 +43,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 .plots { display: grid; gap: 1rem;
          grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
-svg { width: 100%; height: auto; }
+svg { width: 100%; height: auto; overflow: visible; }
 figure table { width: 100%; table-layout: fixed; font-size: .85rem; } figure td.n { width: 5.5em; }
 figure td.steps { width: 35%; }
 .legend span { margin-right: 1em; } .legend { margin: 0; font-size: .85rem; }
