@@ -15,6 +15,7 @@ from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.learning.budget import Budget
 from kernelsieve.learning.candidate import Candidate
+from kernelsieve.learning.weights import shares, with_weight
 from kernelsieve.linalg.cholesky import covariance_factor, inverse_of_lower
 from kernelsieve.linalg.left_out import solve_judged
 from kernelsieve.linalg.logistic import OnKernel, minimise, row_losses, second_derivatives
@@ -47,7 +48,7 @@ class Held:
         The rows that had a part in the choice, and those that had none.
     candidates : tuple of Candidate
         The chosen kernel first, then simpler ones, from the roughest of them to an almost linear
-        one: see `from_simple`.
+        one.
     """
 
     known: Rows
@@ -125,7 +126,7 @@ def choose_loss(
     apart = np.concatenate([one.apart for one in held])
     order = np.argsort(apart)
     truth = rows.take(apart[order])
-    share = truth.weights_or_ones / truth.weights_or_ones.sum()
+    share = shares(truth)
 
     def judged(place: int) -> LossChoice | None:
         if place and budget.late():
@@ -250,7 +251,7 @@ def squares_are_better(
 
 def _clearly_better(scores: Array, others: Array, rows: Block) -> bool:
     """Whether the losses of some scores are lower than those of others by more than chance."""
-    share = rows.weights_or_ones / rows.weights_or_ones.sum()
+    share = shares(rows)
     return is_worse(calibrated(others, rows), calibrated(scores, rows), share, SQUARES_ERRORS)
 
 
@@ -265,7 +266,7 @@ def ridge_scores(ridge: Candidate, known: Block, apart: Block, fit_intercept: bo
 
 def calibrated(scores: Array, rows: Block) -> Array:
     """The log losses of scores times the factor that suits them best."""
-    share = rows.weights_or_ones / rows.weights_or_ones.sum()
+    share = shares(rows)
     found = minimize_scalar(
         lambda sharpness: float(share @ row_losses(np.exp(sharpness) * scores, rows.y)),
         bounds=SHARPNESS,
@@ -283,10 +284,3 @@ def matrix(kernel: Any, X: Any, Y: Any, n_jobs: int | None = 1) -> Array:
 def spread(K: Array) -> float:
     """The mean squared distance of rows from their mean, in the space of the kernel."""
     return max(float(np.mean(np.diag(K)) - np.mean(K)), 1e-12 * float(np.mean(np.diag(K))))
-
-
-def with_weight(rows: Block) -> Block:
-    """The rows whose weight is positive, with their weights."""
-    weights = rows.weights_or_ones
-    kept = np.flatnonzero(weights)
-    return Block(rows.X[kept], rows.y[kept], weights[kept])
