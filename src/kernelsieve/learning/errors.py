@@ -107,6 +107,8 @@ class LeftOut(RidgeErrors):
                 moved = self._moved_means(judges) * (sums / diagonal)[:, None]
                 residuals = dual / diagonal[:, None] + moved
                 return residuals
+            if len(gram) == 1:  # without it nothing is known
+                return y[first:]
             total = float(half[-1] @ half[-1])
             dual = dual - np.outer(sums, half[:-1] @ half[-1] / total)
             residuals = dual / (diagonal - sums**2 / total)[:, None]

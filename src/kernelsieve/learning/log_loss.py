@@ -224,17 +224,30 @@ def left_out_scores(K: Array, rows: Block, dual: Array, intercepts: Array, alpha
 
 
 def squares_are_better(
-    rows: Block, held: Sequence[Held], chosen: LossChoice, ridge: Candidate, fit_intercept: bool
+    rows: Block,
+    held: Sequence[Held],
+    chosen: LossChoice,
+    ridge: Candidate,
+    *,
+    fit_intercept: bool,
+    free: bool,
 ) -> bool:
     """Whether a ridge on the signs predicts classes better than the log loss, once calibrated.
 
-    Of a single split both are fitted to some of its rows. Where folds cover all rows, each row is
-    predicted from all others: folds without a quarter of few rows would ask for a wider kernel.
+    Of a single split both are fitted to some of its rows. Where folds cover all rows and any row
+    may judge any other (``free``), each row is predicted from all others: folds without a quarter
+    of few rows would ask for a wider kernel.
     """
-    if len(held) == 1:
-        known, apart = rows.take(held[0].known), rows.take(held[0].apart)
-        scores = ridge_scores(ridge, known, apart, fit_intercept)
-        return _clearly_better(scores, chosen.scores, apart)
+    if len(held) == 1 or not free:
+        apart = np.concatenate([one.apart for one in held])
+        order = np.argsort(apart)
+        found = [
+            ridge_scores(
+                one.candidates[0], rows.take(one.known), rows.take(one.apart), fit_intercept
+            )
+            for one in held
+        ]
+        return _clearly_better(np.concatenate(found)[order], chosen.scores, rows.take(apart[order]))
     known = with_weight(rows)
     candidate = held[0].candidates[chosen.place] if chosen.place else ridge
     K = matrix(candidate.kernel, known.X, known.X)

@@ -39,10 +39,10 @@ def log_loss_on_kernel(
     Returns
     -------
     held : HeldOut
-        The unseen rows; without any, all rows in a few folds.
+        The unseen rows; without any, the rows of a few folds.
     calibration : HeldOut
-        What to calibrate with: the unseen rows; without any, each row from all others, since
-        scores of folds are not as sharp as those of all rows.
+        What to calibrate with: the same rows; without unseen ones, each row from all others if any
+        row may judge any other, since scores of folds are not as sharp as those of all rows.
     """
     n = rows.shape[0]
     block = rows.take(np.arange(n))
@@ -65,21 +65,20 @@ def log_loss_on_kernel(
         whole[np.append(known, n)] = found
         return whole
 
-    with one_thread_in_blas():
-        every = np.arange(n)
-        if len(unseen):
-            values = solved(np.setdiff1d(every, unseen), values)
-            scores[unseen] = K[unseen] @ values[:-1] + values[-1]
-            values = solved(every, values)
-        else:
-            values = solved(every, values)
-            for known, apart in _folds(judge, n):
-                fold = solved(np.sort(known), values)
-                scores[apart] = K[apart] @ fold[:-1] + fold[-1]
-    model.adopt_exact(block.X, values[:-1], values[-1], 0.0)
-    judges = unseen if len(unseen) else every
-    held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    every = np.arange(n)
+    splits = _folds(judge, n)
     if len(unseen):
+        splits = [Split(np.setdiff1d(every, unseen), unseen)]
+    with one_thread_in_blas():
+        start = values if len(unseen) else solved(every, values)
+        for known, apart in splits:
+            values = solved(np.sort(known), start)
+            scores[apart] = K[apart] @ values[:-1] + values[-1]
+        values = solved(every, values) if len(unseen) else start
+    model.adopt_exact(block.X, values[:-1], values[-1], 0.0)
+    judges = np.sort(np.concatenate([apart for _, apart in splits])) if splits else every
+    held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    if len(unseen) or not judge.free:
         return held, held
     some = Block(None, block.y[weighted], block.weights_or_ones[weighted])
     near = left_out_scores(K[np.ix_(weighted, weighted)], some, values[weighted], values[-1], alpha)

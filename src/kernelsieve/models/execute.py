@@ -323,9 +323,7 @@ class _Run:
             if free:
                 penalty *= _spread(plan.kernel, self.rows, self.seed)
             model = self._prepared(self._features(kind, penalty), penalty, False)
-            model, held = log_loss_on_features(
-                model, self.rows, self.unseen, penalty, self.judge
-            )
+            model, held = log_loss_on_features(model, self.rows, self.unseen, penalty, self.judge)
         return _Found(model, held, plan.alpha, solver=plan.solver)
 
 
