@@ -157,7 +157,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
         "gamma_": optional(number(0.0)),
         "best_rmse_": number(),
         "target_transform_": instance(TargetTransform, None),
-        "linear_": instance(LinearPart, None, d="n_columns"),
+        "linear_": optional(instance(LinearPart, d="n_columns")),
         "plan_": instance(Plan, None),
         "cv_results_": table(
             {
