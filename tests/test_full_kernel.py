@@ -405,7 +405,7 @@ def test_pruning_needs_coefficients_of_rows():
 def wiggly(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 3))
-    return X, np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + noise * rng.normal(size=n)
+    return X, np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + noise * rng.normal(size=n)
 
 
 def test_the_learned_default_refines_where_it_pays(by_gradients):
@@ -417,7 +417,7 @@ def test_the_learned_default_refines_where_it_pays(by_gradients):
     assert found.plan.alpha == found.model.alpha
     assert found.model.residual_ <= 1e-3
     error = np.sqrt(np.mean((found.model.predict(X[1200:]) - y[1200:]) ** 2))
-    assert error < 0.1  # 30 features: 0.2
+    assert error < 0.1  # 30 landmarks: 0.4
     assert found.plan.report.error == pytest.approx(error, rel=0.3)
     mean, deviation = found.model.predict(X[1200:], return_std=True)
     assert mean.shape == deviation.shape
