@@ -155,15 +155,19 @@ def choose(
         candidates, free = candidates_of(final), wanted.alphas is None
         with budget.step("loss"):
             squares = free and squares_are_better(
-                *whole, found, candidates[0], setting.fit_intercept
+                *whole,
+                found,
+                candidates[0],
+                fit_intercept=setting.fit_intercept,
+                free=judge.free,
             )
         if not squares:
             loss, relative = "log loss", free
             kernel = candidates[found.place].kernel
             alpha = found.penalty if free else candidates[found.place].alpha
         if folds and not squares:
-            every = np.arange(rows.shape[0])
-            held = HeldOut(every, rows.take(every).y, found.scores, found.scores)
+            apart = np.sort(np.concatenate([fold.judge for fold, _ in folds]))
+            held = HeldOut(apart, rows.take(apart).y, found.scores, found.scores)
     elif solved.solver.kind == "exact":
         alpha = _safe_alpha(setting, final, among, linear, budget, wanted)
         if folds:

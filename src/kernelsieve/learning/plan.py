@@ -71,10 +71,11 @@ class Solver(Persistent):
         if not self.is_exact:
             return replace(self, size=min(self.size, n_rows))
         if n_rows <= options.exact_rows:
-            return Solver("exact", min(self.size, n_rows))
+            return Solver("exact", min(options.landmarks, n_rows))
+        size = min(options.landmarks, n_rows)
         if product_work(kernel, n_rows, n_columns) <= options.full_work:
-            return Solver("iterative", self.size)
-        return Solver("landmarks", options.landmarks)
+            return Solver("iterative", size)
+        return Solver("landmarks", size)
 
     def words(self, n_rows: int) -> str:
         """What is done, as a person would tell it."""
@@ -251,6 +252,12 @@ class Plan(Persistent):
     def _complete(self) -> None:
         if self.alpha <= 0.0:
             wrong("alpha", f"is {self.alpha}, not above 0")
+
+    def for_other_rows(self) -> Plan:
+        """The same decisions, without what was predicted of the rows that made them."""
+        if self.report is None:
+            return self
+        return replace(self, report=replace(self.report, held_out=None))
 
     def shifted(self, shifts: Array) -> Plan:
         """The same with shifts added to the scores of held-out rows."""

@@ -32,8 +32,9 @@ CALIBRATION_ROWS = 20_000
 class KernelRidgeClassifier(FeatureClassifier):
     """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
-    With a learned kernel the coefficients minimise the penalised log loss in place of the squared
-    errors, if that gives rows set apart better probabilities.
+    With a learned kernel the coefficients minimise the penalised log loss of the softmax, unless
+    squared errors give clearly better probabilities at rows that were left out: by two standard
+    errors of the difference.
 
     Parameters
     ----------
@@ -70,8 +71,7 @@ class KernelRidgeClassifier(FeatureClassifier):
     classes_ : ndarray of shape (n_classes,)
         The labels, in ascending order.
     ridge_ : KernelRidge
-        The regression on the targets; or, with a learned kernel, the scores whose softmax has the
-        lowest log loss.
+        The scores. By squared errors they are a regression on the targets.
     plan_ : Plan or None
         Everything that was decided for a learned kernel, in words if it is printed.
     features_ : FeatureMap
@@ -189,7 +189,7 @@ class KernelRidgeClassifier(FeatureClassifier):
         )
         self.plan_: Plan | None = None
         max_order = checked_order(self.max_order, self.features is None, rows)
-        if self.features is None and not rows.sparse:
+        if self.plan is not None or (self.features is None and not rows.sparse):
             self._fit_plan(rows, targets, ridge, max_order, groups, order)
         elif groups is not None or order is not None:
             raise ValueError(
@@ -224,7 +224,8 @@ class KernelRidgeClassifier(FeatureClassifier):
         if plan is None:
             plan = choose(columns, judge, budget.for_choice(n), self._wanted(max_order))
         else:
-            check_plan(plan, rows, classes=True)
+            self._check_plan(plan, columns)
+            plan = plan.for_other_rows()
         single = targets.target_shape == ()
         found = execute(plan, columns, ridge, judge, budget, single=single)
         self.plan_, self.ridge_ = found.plan, found.model
@@ -234,6 +235,11 @@ class KernelRidgeClassifier(FeatureClassifier):
         calibration = self._calibration(seen.y, held.predicted.reshape(shape), weights)
         self._take(calibration)
         self.plan_ = found.plan.shifted(calibration.shifts)
+
+    def _check_plan(self, plan: Plan, rows: Source) -> None:
+        """Refuse a plan for another task or for other columns."""
+        given = {"features": self.features, "alpha": self.alpha, "max_order": self.max_order}
+        check_plan(plan, rows, given, classes=True)
 
     def _wanted(self, max_order: int | None) -> Wanted:
         alphas = None
