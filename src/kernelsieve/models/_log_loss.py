@@ -13,8 +13,9 @@ from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.log_loss import left_out_scores, matrix, spread
 from kernelsieve.learning.plan import HeldOut, Plan
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
-from kernelsieve.models._base import mixing_of
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_refine import ExactRidge
+from kernelsieve.models.ridge_solve import known_posterior
 from kernelsieve.sources.base import Block, Source
 
 Array = NDArray[np.float64]
@@ -73,7 +74,7 @@ def log_loss_on_kernel(
             for known, apart in judge.folds(min(FOLDS, n)) if n > 1 else ():
                 fold = solved(np.sort(known), values)
                 scores[apart] = K[apart] @ fold[:-1] + fold[-1]
-    model.adopt_exact(block.X, values[:-1], values[-1], 0.0)
+    model.adopt_exact(ExactRidge(block.X, values[:-1], values[-1]))
     judges = unseen if len(unseen) else every
     held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
     if len(unseen):
@@ -91,7 +92,8 @@ def log_loss_on_features(
     The unseen rows are left out first; what that finds is where the fit to all rows begins.
     """
     unseen = np.sort(unseen)
-    posterior, truth = model.posterior(), rows.take(unseen)
+    posterior = known_posterior(model.on_features, model.solver_)
+    truth = rows.take(unseen)
     passes = _Passes(model, rows, unseen)
     most = HELD_PASSES if passes.held is not None else READ_PASSES
     outputs = truth.y.shape[1]
@@ -127,11 +129,11 @@ class _Passes:
 
     def __init__(self, model: KernelRidge, rows: Source, unseen: Rows) -> None:
         self.model, self.rows, self.unseen = model, rows, unseen
-        self.mixing = mixing_of(model.features_, rows.dtype)
+        self.mixing = model.passes.mixing(rows.dtype)
         raw = self.mixing is not None
         self.held: list[tuple[Any, Block]] | None = None
         if rows.resident and rows.shape[0] * model.features_.n_components_ <= LARGEST_HELD:
-            self.held = model._map_blocks(
+            self.held = model.passes.map(
                 lambda Z, block: (Z, Block(None, block.y, block.weights, block.start)),
                 rows,
                 raw=raw,
@@ -156,7 +158,7 @@ class _Passes:
             return LossSums.of_block(Z, block.y, weights, inner, intercepts)
 
         if self.held is None:
-            total: LossSums = self.model._reduce(of_block, self.rows, raw=mixing is not None)
+            total: LossSums = self.model.passes.reduce(of_block, self.rows, raw=mixing is not None)
         else:
             parts = ordered_map(lambda one: of_block(*one), self.held, self.model.n_jobs)
             total = LossSums(0.0, np.zeros_like(inner), np.zeros_like(intercepts))

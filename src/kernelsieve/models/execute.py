@@ -20,21 +20,25 @@ from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.linear_part import LinearPart
 from kernelsieve.learning.log_loss import JUDGED_ROWS, matrix, spread
 from kernelsieve.learning.neighbour_search import least_seconds
+from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.learning.options import LearnOptions
 from kernelsieve.learning.plan import Correction, HeldOut, Plan, Report, Solver
 from kernelsieve.learning.solver import pays
 from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.left_out import solve_judged
 from kernelsieve.models._log_loss import log_loss_on_features, log_loss_on_kernel
-from kernelsieve.models._refinement import (
+from kernelsieve.models.full_kernel import Stop, pivots
+from kernelsieve.models.kernel_ridge import KernelRidge, like
+from kernelsieve.models.ridge_local import correction_by, try_correction, why_not_local
+from kernelsieve.models.ridge_refine import (
     AUTO_SHARE,
     LOCAL_WORTH,
-    Stop,
+    ExactRidge,
     judge_tol,
-    pivots,
+    solve_exactly,
     trials,
 )
-from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_solve import left_out_residuals
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.changed import recoded
 
@@ -182,7 +186,7 @@ class _Run:
 
     def _prepared(self, features: FeatureMap, alpha: float, refine: bool | str) -> KernelRidge:
         """The ridge on features; an exact solution takes its place."""
-        model = self.ridge.set_params(features=features, alpha=alpha, refine=refine)
+        model = clone(self.ridge).set_params(features=features, alpha=alpha, refine=refine)
         return model.fit_features(self._given(), new=True)
 
     def _given(self) -> Source:
@@ -201,7 +205,7 @@ class _Run:
             solved = solve_judged(
                 gram, whole.y, whole.weights, alpha, self.ridge.fit_intercept, judges
             )
-        model.adopt_exact(whole.X, solved.dual, solved.intercepts, 0.0)
+        model.adopt_exact(ExactRidge(whole.X, solved.dual, solved.intercepts))
         targets = whole.y[judges]
         held = HeldOut(judges, targets, targets - solved.left_out, targets - solved.apart)
         return _Found(model, held, alpha)
@@ -215,7 +219,7 @@ class _Run:
         known = np.setdiff1d(np.arange(n), unseen)
         apart = self.rows.take(unseen)
         with self.budget.step("iterations"):
-            full, some = model.full_kernel(alpha, n), self.rows.take(known)
+            full, some = model.full_kernel(n, alpha), self.rows.take(known)
             most = full.most_iterations(some)
             tol = judge_tol(apart.y - apart.y.mean(axis=0), apart.y)
             stop = Stop(tol, most, self.budget.deadline, quiet=True)
@@ -230,9 +234,8 @@ class _Run:
             start = np.zeros((n, trial.dual.shape[1]))
             start[known] = trial.dual
             tol = judge_tol(trial.residuals, apart.y)
-            model.refine_from(
-                self.rows, alpha, Stop(AUTO_SHARE * tol, most, self.budget.deadline, True), start
-            )
+            stop = Stop(AUTO_SHARE * tol, most, self.budget.deadline, quiet=True)
+            model.adopt_exact(solve_exactly(replace(full, alpha=alpha), self.rows, stop, start))
         predicted = apart.y - trial.residuals
         return _Found(model, HeldOut(unseen, apart.y, predicted, predicted), alpha)
 
@@ -248,14 +251,15 @@ class _Run:
         judges = self.unseen if len(self.unseen) else np.arange(self.rows.shape[0])
         truth = self.rows.take(judges)
         with self.budget.step("error"):
-            residuals = model.left_out_residuals(truth)
+            residuals = left_out_residuals(model.on_features, truth)
         held = HeldOut(judges, truth.y, truth.y - residuals, truth.y - residuals)
-        if plan.correction is not None and model.why_not_local(self.rows) is None:
+        near = why_not_local(model.on_features, self.rows) is None
+        if plan.correction is not None and near:
             with self.budget.step("nearest rows"):
-                local = model.corrected_by(self.rows, plan.correction)
-            return _Found(local, held, plan.alpha, plan.correction)
+                local = correction_by(model.on_features, self.rows, plan.correction)
+            return _Found(_corrected_by(model, local), held, plan.alpha, plan.correction)
         in_time = least_seconds(self.rows.shape[0]) <= self.budget.left()
-        if correct and in_time and len(judges) > 1 and model.why_not_local(self.rows) is None:
+        if correct and in_time and len(judges) > 1 and near:
             with self.budget.step("nearest rows"):
                 return replace(self._corrected(model, held), solver=run.plan.solver)
         return _Found(model, held, plan.alpha, None, run.plan.solver)
@@ -264,7 +268,9 @@ class _Run:
         """The ridge with a correction, if that pays at half of the held-out rows."""
         decide = np.arange(len(held.rows)) % 2 == 0
         alpha = self.plan.alpha
-        trial = model.try_correction(self.rows, held.rows, decide, self.budget.deadline)
+        trial = try_correction(
+            model.on_features, self.rows, held.rows, decide, self.budget.deadline
+        )
         if trial is None:
             return _Found(model, held, alpha)
         rows = held.rows[trial.judged]
@@ -277,7 +283,7 @@ class _Run:
         targets = held.targets[trial.judged][tell]
         predicted = targets - trial.residuals[tell]
         told = HeldOut(rows[tell], targets, predicted, predicted)
-        return _Found(model.with_correction(trial.correction), told, alpha, trial.settings)
+        return _Found(_corrected_by(model, trial.correction), told, alpha, trial.settings)
 
     # --- log loss ----------------------------------------------------------------------------
 
@@ -302,6 +308,11 @@ class _Run:
             judges = self.unseen if len(self.unseen) else np.arange(self.rows.shape[0])
             model, held = log_loss_on_features(model, self.rows, judges, penalty)
         return _Found(model, held, plan.alpha)
+
+
+def _corrected_by(model: KernelRidge, correction: LocalCorrection) -> KernelRidge:
+    """The same ridge, corrected by the nearest rows."""
+    return like(model, {"refine": "local"}, local_=correction)
 
 
 def check_plan(plan: Plan, rows: Source, classes: bool) -> None:
