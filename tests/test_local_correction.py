@@ -22,8 +22,9 @@ from kernelsieve import (
 )
 from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
+from kernelsieve.learning import neighbour_search
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric, in_boxes
-from kernelsieve.models import kernel_ridge, local_search
+from kernelsieve.models import full_kernel, ridge_local
 from kernelsieve.sources.base import Block
 from kernelsieve.sources.stream import BlockSource
 
@@ -123,14 +124,14 @@ def test_the_search_counts_the_distances_that_it_needs():
 @pytest.mark.parametrize(("work", "n_judged"), [(0.0, 101), (1e9, 401)])
 def test_as_many_rows_judge_as_there_is_time_for(monkeypatch, work, n_judged):
     """Of both halves, those that decide and those that tell."""
-    monkeypatch.setattr(local_search, "SEARCH_WORK", work)
-    monkeypatch.setattr(local_search, "FEWEST_JUDGES", 101)
+    monkeypatch.setattr(neighbour_search, "SEARCH_WORK", work)
+    monkeypatch.setattr(neighbour_search, "FEWEST_JUDGES", 101)
     X, judges = rows(2000, 2), np.arange(0, 1203, 3)
     block, decide = Block(X, rough(X)[:, None]), np.arange(401) % 2 == 0
-    trial = local_search.choose_correction(Product(1.0), block, block.y, judges, decide, 1)
+    trial = neighbour_search.choose_correction(Product(1.0), block, block.y, judges, decide, 1)
     assert abs(len(trial.judged) - n_judged) <= 1
     assert abs(decide[trial.judged].mean() - 0.5) < 0.01
-    every = local_search.choose_correction(Product(1.0), block, block.y, judges, ~decide, 1)
+    every = neighbour_search.choose_correction(Product(1.0), block, block.y, judges, ~decide, 1)
     assert len(trial.residuals) == len(trial.judged) == len(every.judged)
 
 
@@ -139,15 +140,15 @@ class Clock:
 
     def __init__(self, monkeypatch, seconds):
         self.now, self.searched = 0.0, []
-        found = local_search._Search.found
+        found = neighbour_search._Search.found
 
         def timed(search, placed, correction, some):
             self.now += seconds * len(some)
             self.searched.append(str(placed.metric))
             return found(search, placed, correction, some)
 
-        monkeypatch.setattr(local_search._Search, "found", timed)
-        monkeypatch.setattr(local_search.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(neighbour_search._Search, "found", timed)
+        monkeypatch.setattr(neighbour_search.time, "monotonic", lambda: self.now)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +159,13 @@ def test_distances_and_judges_that_there_is_time_for(monkeypatch, limit, n_dista
     clock = Clock(monkeypatch, 0.05)
     X, judges = rows(4000, 2), np.arange(0, 3606, 3)
     block, decide = Block(X, rough(X)[:, None]), np.arange(1202) % 2 == 0
-    trial = local_search.choose_correction(
+    trial = neighbour_search.choose_correction(
         Product(1.0), block, block.y, judges, decide, 1, deadline=limit
     )
     assert clock.now <= 1.05 * limit
     if n_judged is None:
         assert trial is None
-        assert clock.now <= 0.05 * local_search.PROBED_ROWS
+        assert clock.now <= 0.05 * neighbour_search.PROBED_ROWS
         return
     assert len(set(clock.searched)) == n_distances
     low, high = n_judged if isinstance(n_judged, tuple) else (n_judged, n_judged)
@@ -302,12 +303,12 @@ def test_files_servers_explanations_and_exports(tmp_path):
 def test_an_explanation_is_that_of_the_features():
     X = rows(300)
     local, plain = ridge(refine="local").fit(X, rough(X)), ridge().fit(X, rough(X))
-    assert explain(local).text() == explain(plain).text()
+    assert explain(local).text().startswith(explain(plain).text())
 
 
 def test_auto_takes_it_where_rows_set_apart_say_so(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.full_kernel.MOST_WORK", 0.0)
     X = rows(3000, 2)
     assert hasattr(ridge(refine="auto").fit(X, rough(X)), "local_")
     noise = np.random.default_rng(0).normal(size=3000)
@@ -340,8 +341,8 @@ def test_auto_solves_small_tables_exactly():
 
 
 def test_auto_leaves_streams_and_sparse_rows_to_the_features(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.full_kernel.MOST_WORK", 0.0)
     X = rows(400)
     y = rough(X)
     for given in (BlockSource([(X[:200], y[:200]), (X[200:], y[200:])]), sp.csr_array(X)):
@@ -354,7 +355,7 @@ def test_auto_leaves_streams_and_sparse_rows_to_the_features(monkeypatch):
 def test_many_rows_to_a_feature_need_few_leverages(monkeypatch):
     X, new = rows(2000, 2), rows(300, 2, seed=1)
     every = ridge(refine="local").fit(X, rough(X)).predict(new)
-    monkeypatch.setattr(kernel_ridge, "LEVERAGE_WORK", 0)
+    monkeypatch.setattr(ridge_local, "LEVERAGE_WORK", 0)
     few = ridge(refine="local").fit(X, rough(X)).predict(new)
     truth = rough(new)
     assert np.abs(few - every).mean() < 0.1 * np.abs(truth).mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,27 @@ class FeatureModel(PersistentEstimator):
             isinstance(features, FeatureMap) and get_tags(features).input_tags.allow_nan
         )
         return tags
+
+
+Model = TypeVar("Model", bound=FeatureModel)
+
+
+def like(model: Model, parameters: dict[str, Any] | None = None, **fitted: Any) -> Model:
+    """A model with other parameters, which takes over what another one has fitted.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; it is not changed.
+    parameters : dict, optional
+        Those of the constructor that differ.
+    **fitted
+        Fitted attributes that differ.
+    """
+    known = model.get_params(deep=False)
+    other = type(model)(**known | (parameters or {}))
+    vars(other).update({name: v for name, v in vars(model).items() if name not in known} | fitted)
+    return other
 
 
 def checked_map(features: Any) -> FeatureMap | None:

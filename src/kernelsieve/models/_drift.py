@@ -71,8 +71,7 @@ def drift(model: KernelRidge, X: Any) -> Drift:
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelsieve import AdaptiveFeatures, KernelRidge
-    >>> from kernelsieve.models import drift
+    >>> from kernelsieve import AdaptiveFeatures, KernelRidge, drift
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> model = KernelRidge(AdaptiveFeatures(50, random_state=0)).fit(X, X[:, 0])
     >>> drift(model, X + 10.0).outside

@@ -15,7 +15,6 @@ from kernelsieve.learning.plan import HeldOut, Plan
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.ridge_refine import ExactRidge
-from kernelsieve.models.ridge_solve import known_posterior
 from kernelsieve.sources.base import Block, Source
 
 Array = NDArray[np.float64]
@@ -92,7 +91,8 @@ def log_loss_on_features(
     The unseen rows are left out first; what that finds is where the fit to all rows begins.
     """
     unseen = np.sort(unseen)
-    posterior = known_posterior(model.on_features, model.solver_)
+    posterior = model.on_features.posterior
+    assert posterior is not None  # solver="cholesky" has one
     truth = rows.take(unseen)
     passes = _Passes(model, rows, unseen)
     most = HELD_PASSES if passes.held is not None else READ_PASSES

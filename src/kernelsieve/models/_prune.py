@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._validation import check_positive
-from kernelsieve.models.kernel_ridge import KernelRidge, like
+from kernelsieve.models._base import like
+from kernelsieve.models.kernel_ridge import KernelRidge
 
 
 def prune(model: KernelRidge, error: float) -> KernelRidge:
@@ -32,8 +33,7 @@ def prune(model: KernelRidge, error: float) -> KernelRidge:
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelsieve import KernelRidge, NystromFeatures
-    >>> from kernelsieve.models import prune
+    >>> from kernelsieve import KernelRidge, NystromFeatures, prune
     >>> X = np.linspace(0, 10, 500)[:, None]
     >>> model = KernelRidge(NystromFeatures(50), alpha=0.1, refine=True).fit(X, np.sin(X[:, 0]))
     >>> small = prune(model, 1e-3)

@@ -26,9 +26,10 @@ from kernelsieve.learning.plan import Correction, HeldOut, Plan, Report, Solver
 from kernelsieve.learning.solver import pays
 from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.left_out import solve_judged
+from kernelsieve.models._base import like
 from kernelsieve.models._log_loss import log_loss_on_features, log_loss_on_kernel
-from kernelsieve.models.full_kernel import Stop, pivots
-from kernelsieve.models.kernel_ridge import KernelRidge, like
+from kernelsieve.models.full_kernel import FullKernel, Stop, pivots
+from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.ridge_local import correction_by, try_correction, why_not_local
 from kernelsieve.models.ridge_refine import (
     AUTO_SHARE,
@@ -219,7 +220,9 @@ class _Run:
         known = np.setdiff1d(np.arange(n), unseen)
         apart = self.rows.take(unseen)
         with self.budget.step("iterations"):
-            full, some = model.full_kernel(n, alpha), self.rows.take(known)
+            passes, intercept = model.passes, self.ridge.fit_intercept
+            full = FullKernel.of(passes, n, alpha, intercept, self.seed)
+            some = self.rows.take(known)
             most = full.most_iterations(some)
             tol = judge_tol(apart.y - apart.y.mean(axis=0), apart.y)
             stop = Stop(tol, most, self.budget.deadline, quiet=True)

@@ -27,6 +27,7 @@ from kernelsieve.linalg.iterative_ridge import (
 )
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
+from kernelsieve.models.passes import Passes
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.blocks import targets_of
 
@@ -101,6 +102,15 @@ class FullKernel:
     seed: int
     n_jobs: int | None
     verbose: int
+
+    @classmethod
+    def of(
+        cls, passes: Passes, n_rows: int, alpha: float, fit_intercept: bool, seed: int
+    ) -> FullKernel:
+        """That of the kernel of a fitted map, for so many rows."""
+        features, size = passes.features, passes.rows_per_block(n_rows)
+        options = (alpha, fit_intercept, size, seed, passes.n_jobs, passes.verbose)
+        return cls(features.kernel_, features, *options)
 
     def solve(self, rows: Block, stop: Stop, start: Array | None = None) -> tuple[Solution, Array]:
         """Dual coefficients of the rows, of shape (n, m), and intercepts.

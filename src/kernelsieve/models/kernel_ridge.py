@@ -11,11 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelsieve._random import root_seed
 from kernelsieve._state import (
-    FLOAT64,
     FLOATS,
     AbsentOr,
-    Rule,
-    Sizes,
     array,
     array_or,
     choice,
@@ -24,9 +21,7 @@ from kernelsieve._state import (
     number,
     optional,
     row_matrix,
-    switch,
     whole,
-    wrong,
 )
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.diagnostics import KernelSample, Risk, krr_risk_bound
@@ -35,6 +30,7 @@ from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.models._base import FeatureModel, columns_of, is_learned, without_targets
+from kernelsieve.models._ridge_state import by_output, check_ridge, refinement
 from kernelsieve.models.full_kernel import FullKernel, Stop
 from kernelsieve.models.passes import finite
 from kernelsieve.models.predictor import Predictor, ridge_scores
@@ -45,10 +41,9 @@ from kernelsieve.models.ridge_solve import (
     FeatureRidge,
     Ridge,
     Solved,
-    known_posterior,
+    deviations,
     of_equations,
     predicted,
-    relative_variances,
     shaped,
     solve,
 )
@@ -58,22 +53,6 @@ from kernelsieve.sources.given import lazy_on_dask
 from kernelsieve.sources.marginals import Marginals, sampled_rows
 
 RISK_ROWS = 2000
-
-
-def by_output(size: str, dtype: tuple[type[np.generic], ...] = FLOAT64) -> Rule:
-    """Coefficients of one output, or a column for each of several."""
-    one, several = array(size, dtype=dtype), array(size, "outputs", dtype=dtype)
-
-    def rule(value: Any, where: str, sizes: Sizes) -> Any:
-        return (several if np.ndim(value) == 2 else one)(value, where, sizes)
-
-    return rule
-
-
-def refinement(value: Any, where: str, sizes: Sizes) -> Any:
-    """The rule of ``refine``: a switch, "auto" or "local"."""
-    named = choice("auto", "local") if isinstance(value, str) else switch
-    return named(value, where, sizes)
 
 
 class KernelRidge(Regressor, FeatureModel):
@@ -185,21 +164,8 @@ class KernelRidge(Regressor, FeatureModel):
     _not_stored: ClassVar = {"_single_output": "computed"}
 
     def _complete(self) -> None:
-        dual, ndim = getattr(self, "dual_coef_", None), self.coef_.ndim
-        if (dual is None) == hasattr(self, "X_fit_"):
-            wrong("dual_coef_", "and X_fit_ must be given together")
-        if dual is not None:
-            self.features_.check_stored_rows(self.X_fit_, "X_fit_")
-        if np.ndim(self.intercept_) + 1 != ndim or (dual is not None and dual.ndim != ndim):
-            wrong("coef_", "has another number of outputs than the other coefficients")
-        local = getattr(self, "local_", None)
-        if local is not None:
-            check_local(local, self)
-        self._single_output = ndim == 1
-        shape = self.coef_.shape if ndim == 2 else (len(self.coef_), 1)
-        for name, part in (("_posterior", self._posterior), ("_equations", self._equations)):
-            if part is not None and part.shape != shape:
-                wrong(name, f"is for (features, outputs) = {part.shape} instead of {shape}")
+        check_ridge(self)
+        self._single_output = self.coef_.ndim == 1
 
     def __init__(
         self,
@@ -248,14 +214,19 @@ class KernelRidge(Regressor, FeatureModel):
         began = time.monotonic()
         given = self._numeric(X, y, sample_weight)
         self.fit_features(given)
-        rows, stop = columns_of(given), self._stop(began)
-        wanted, full = self.refine, self.full_kernel(rows.shape[0])
-        found = refine(wanted, self.on_features, full, rows, stop)
+        if self.refine:
+            self._refine(columns_of(given), self._stop(began))
+        return self
+
+    def _refine(self, rows: Source, stop: Stop) -> None:
+        """Solve for the kernel, or correct by neighbours, where ``refine`` asks for it."""
+        ridge, n = self.on_features, rows.shape[0]
+        options = (self._checked_alpha(), self.fit_intercept, root_seed(self.random_state))
+        found = refine(self.refine, ridge, FullKernel.of(ridge.passes, n, *options), rows, stop)
         if found.exact is not None:
             self.adopt_exact(found.exact)
         if found.local is not None:
             self.local_ = found.local
-        return self
 
     def fit_features(self, given: Source, new: bool = False) -> Self:
         """Fit the map and the ridge on its features; what ``refine`` asks for is left to do.
@@ -274,8 +245,7 @@ class KernelRidge(Regressor, FeatureModel):
         self._fit_features(without_targets(rows) if blind else rows, alpha=alpha)
         shown = sampled_rows(rows)
         rows.expect(shown)  # after the map took its own rows: the next pass collects these
-        seed = root_seed(self.random_state)
-        task = Ridge(alpha, self.fit_intercept, self.solver, self._stop(), seed)
+        task = Ridge(alpha, self.fit_intercept, self.solver, self._stop(), self.random_state)
         self._adopt(solve(self.passes, rows, task))
         self.marginals_ = Marginals.of_rows(rows[shown]) if len(shown) else None
         return self
@@ -354,19 +324,6 @@ class KernelRidge(Regressor, FeatureModel):
         """The ridge on the features alone, as a value."""
         return FeatureRidge(self.passes, self.coef_, self.intercept_, self._posterior)
 
-    def full_kernel(self, n_rows: int, alpha: float | None = None) -> FullKernel:
-        """How the kernel itself is solved on so many rows, by default with the alpha of the fit."""
-        return FullKernel(
-            self.features_.kernel_,
-            self.features_,
-            self._checked_alpha() if alpha is None else alpha,
-            self.fit_intercept,
-            self.passes.rows_per_block(n_rows),
-            root_seed(self.random_state),
-            self.n_jobs,
-            self.verbose,
-        )
-
     @lazy_on_dask
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the targets of rows.
@@ -397,30 +354,18 @@ class KernelRidge(Regressor, FeatureModel):
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        ridge, relative = self.on_features, None
+        ridge, local, process = self.on_features, getattr(self, "local_", None), None
         if hasattr(self, "dual_coef_"):
-            exact = (ridge.kernel, self.X_fit_, self.dual_coef_, self.intercept_)
-            mean = predicted_exactly(*exact, ridge.passes, X)
+            mean = predicted_exactly(ridge, self.X_fit_, self.dual_coef_, X)
         else:
             mean = predicted(ridge, X)
-        if hasattr(self, "local_"):
-            mean, relative = corrected_mean(ridge, self.local_, X, mean)
+        if local is not None:
+            mean, relative = corrected_mean(ridge, local, X, mean)
+            variances = shaped(local.variances, self._single_output)
+            process = np.multiply.outer(relative, variances)
         if not return_std:
             return mean
-        posterior = known_posterior(ridge, self.solver_)
-        if np.isnan(posterior.noise_variance).any():
-            raise ValueError(
-                "the noise is unknown, because the model was fitted to a single row: "
-                "return_std needs at least two"
-            )
-        single, noise = self._single_output, np.asarray(self.noise_variance_)
-        with np.errstate(over="ignore"):
-            spread = np.multiply.outer(relative_variances(ridge, posterior, X), noise)
-            if relative is not None:
-                # Far from all rows what the features do not know is more than their residuals.
-                local = np.multiply.outer(relative, shaped(self.local_.variances, single))
-                spread = np.maximum(local, spread - noise)
-            return mean, finite(np.sqrt(spread).astype(X.dtype), "the deviations")
+        return mean, deviations(ridge, X, self.noise_variance_, process)
 
     def predictor(self) -> Predictor:
         """Return a function of one row that predicts as quickly as possible, for servers.
@@ -451,9 +396,12 @@ class KernelRidge(Regressor, FeatureModel):
         a single target, an ndarray of shape (n_outputs,) otherwise. NaN after a fit to one row.
         """
         check_is_fitted(self)
-        return shaped(
-            known_posterior(self.on_features, self.solver_).noise_variance, self._single_output
-        )
+        if self._posterior is None:
+            raise ValueError(
+                f"return_std needs the Cholesky factor that solver={self.solver_!r} does not form: "
+                "use solver='cholesky'"
+            )
+        return shaped(self._posterior.noise_variance, self._single_output)
 
     def risk_bound(self, X: Any, noise_variance: float | None = None) -> Risk:
         """The paper's bound on the risk of this ridge, on (at most 2,000 of) the rows of X.
@@ -500,32 +448,3 @@ class KernelRidge(Regressor, FeatureModel):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def like(
-    model: KernelRidge, parameters: dict[str, Any] | None = None, **fitted: Any
-) -> KernelRidge:
-    """A ridge with other parameters, which takes over what another one has fitted.
-
-    Parameters
-    ----------
-    model : KernelRidge
-        Fitted; it is not changed.
-    parameters : dict, optional
-        Those of the constructor that differ.
-    **fitted
-        Fitted attributes that differ.
-    """
-    known = model.get_params(deep=False)
-    other = KernelRidge(**known | (parameters or {}))
-    vars(other).update({name: v for name, v in vars(model).items() if name not in known} | fitted)
-    return other
-
-
-def check_local(local: LocalCorrection, model: KernelRidge) -> None:
-    """Refuse a correction of a file that predictions could not use."""
-    if hasattr(model, "dual_coef_"):
-        wrong("local_", "and dual_coef_ exclude each other")
-    local.check_columns(model.features_.kernel_, model.n_features_in_)
-    if local.values.shape[1] != (1 if model.coef_.ndim == 1 else model.coef_.shape[1]):
-        wrong("local_", "has another number of outputs than coef_")

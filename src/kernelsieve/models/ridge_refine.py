@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from kernelsieve._random import keyed_rows
 from kernelsieve._validation import check_memory, check_points
-from kernelsieve.kernels import Kernel
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.learning.neighbour_search import CorrectionTrial
 from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.learning.solver import pays
 from kernelsieve.models.full_kernel import FullKernel, Stop, narrowed
-from kernelsieve.models.passes import LARGEST_BLOCK, Passes
+from kernelsieve.models.passes import LARGEST_BLOCK
 from kernelsieve.models.ridge_local import try_correction, why_not_local
 from kernelsieve.models.ridge_solve import (
     FeatureRidge,
@@ -265,10 +264,9 @@ def kept_rows(rows: Source) -> Any:
     return kept
 
 
-def predicted_exactly(
-    kernel: Kernel, fitted: Any, dual: NDArray[Any], intercept: Any, passes: Passes, X: Any
-) -> NDArray[Any]:
+def predicted_exactly(ridge: FeatureRidge, fitted: Any, dual: NDArray[Any], X: Any) -> NDArray[Any]:
     """n kernel values for every row of X, in the float type that the coefficients need."""
+    kernel, passes = ridge.kernel, ridge.passes
     columns = dual.reshape(len(dual), -1)
     rows_of_fit = ArraySource(fitted, columns)
 
@@ -281,4 +279,6 @@ def predicted_exactly(
         return total.reshape(len(block), *dual.shape[1:])
 
     size = passes.rows_per_block(X.shape[0])
-    return with_intercept(list(as_source(X).map(values, size, passes.n_jobs)), intercept, X.dtype)
+    return with_intercept(
+        list(as_source(X).map(values, size, passes.n_jobs)), ridge.intercept, X.dtype
+    )

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelsieve._parallel import one_thread
 from kernelsieve._progress import converging
-from kernelsieve._random import stream
+from kernelsieve._random import root_seed, stream
 from kernelsieve._validation import check_choice
 from kernelsieve.kernels import Kernel
 from kernelsieve.linalg.iterative_ridge import solve_by_gradients
@@ -56,7 +56,7 @@ class Ridge:
         "auto", "cholesky" or "cg".
     stop : Stop
         When conjugate gradients end.
-    seed : int
+    random_state : int, RandomState, Generator or None
         Of their preconditioner.
     """
 
@@ -64,7 +64,7 @@ class Ridge:
     fit_intercept: bool
     solver: str
     stop: Stop
-    seed: int
+    random_state: Any
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _rounding(passes: Passes, rows: Source) -> Float32Rounding | None:
 
 
 def _by_gradients(passes: Passes, rows: Source, ridge: Ridge) -> Solved:
-    rng, stop = stream(ridge.seed, "preconditioner"), ridge.stop
+    rng, stop = stream(root_seed(ridge.random_state), "preconditioner"), ridge.stop
     blocks = passes.kept(rows)
     with converging("conjugate gradients", stop.tol, stop.deadline, passes.verbose) as report:
         options = (ridge.fit_intercept, stop.tol, stop.max_iter, rng, report)
@@ -268,7 +268,8 @@ def left_out_residuals(ridge: FeatureRidge, rows: Block, repetitions: Any = None
     left out, with the rest of its weight.
     """
     posterior = ridge.posterior
-    assert posterior is not None  # solver="cholesky" has one
+    if posterior is None:
+        raise ValueError("leave-one-out residuals need a Cholesky factor: use solver='cholesky'")
     leverages = np.concatenate(ridge.passes.map(lambda Z, _: posterior.leverages(Z), rows.X))
     weights = rows.weights_or_ones
     repeated = 1.0 if repetitions is None else np.maximum(repetitions, 1.0)
@@ -278,23 +279,35 @@ def left_out_residuals(ridge: FeatureRidge, rows: Block, repetitions: Any = None
     return residuals / left[:, None]
 
 
-def known_posterior(ridge: FeatureRidge, solver: str) -> Posterior:
-    """The posterior, or an error that names the solver which forms none."""
-    if ridge.posterior is None:
+def deviations(ridge: FeatureRidge, X: Any, noise: Any, process: Any = None) -> NDArray[Any]:
+    """Standard deviations of new observations at rows, of shape (n,) or (n, m).
+
+    Parameters
+    ----------
+    ridge : FeatureRidge
+        With a posterior.
+    X : {ndarray, CSR} or Source
+    noise : float or ndarray of shape (m,)
+        The variance of an observation.
+    process : ndarray of shape (n,) or (n, m), optional
+        Variances of the local process that corrects predictions.
+    """
+    if np.isnan(noise).any():
         raise ValueError(
-            f"return_std needs the Cholesky factor that solver={solver!r} does not form: "
-            "use solver='cholesky'"
+            "the noise is unknown, because the model was fitted to a single row: "
+            "return_std needs at least two"
         )
-    return ridge.posterior
-
-
-def relative_variances(ridge: FeatureRidge, posterior: Posterior, X: Any) -> Array:
-    """Variances of new observations at rows, in units of the noise."""
-    kernel = ridge.kernel
-    parts = ridge.passes.map(
+    kernel, posterior = ridge.kernel, ridge.posterior
+    assert posterior is not None  # the noise comes from it
+    relative = ridge.passes.map(
         lambda Z, block: posterior.relative_variances(Z, unseen_part(kernel, block.X, Z)), X
     )
-    return np.concatenate(parts)
+    with np.errstate(over="ignore"):
+        spread = np.multiply.outer(np.concatenate(relative), noise)
+        if process is not None:
+            # Far from all rows what the features do not know is more than their residuals.
+            spread = np.maximum(process, spread - noise)
+        return finite(np.sqrt(spread).astype(X.dtype), "the deviations")
 
 
 def unseen_part(kernel: Kernel, X: Any, Z: Any) -> Array:
