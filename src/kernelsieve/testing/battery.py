@@ -7,8 +7,8 @@ For pytest, subclass `FeatureMapBattery` under a name that begins with "Test":
             return FourierFeatures(**{"n_components": 32, "random_state": 0, **overrides})
 
 and pytest collects every test for it, scikit-learn's own estimator checks included. Class
-attributes say what differs between maps; see their comments in `Hooks`. ``check_feature_map`` runs the same
-tests by a call.
+attributes say what differs between maps; see their comments in `Hooks`.
+``check_feature_map`` runs the same tests by a call.
 """
 
 from __future__ import annotations
