@@ -639,7 +639,7 @@ def test_float32_products_keep_predictions(offset):
         model = KernelRidge(features, alpha=alpha, block_rows=1000)
         with (
             mock.patch.object(NormalEquations, "of_block", wraps=NormalEquations.of_block) as sums,
-            mock.patch.object(model, "_corrected", wraps=model._corrected) as second,
+            mock.patch.object(ridge_solve, "corrected", wraps=ridge_solve.corrected) as second,
         ):
             single = model.fit(X, y).predict(X.astype(np.float64))
         assert sums.call_count == 20, alpha  # each block is multiplied once, whatever comes out

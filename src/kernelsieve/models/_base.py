@@ -23,7 +23,7 @@ from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
 from kernelsieve.kernels import Kernel
-from kernelsieve.models.passes import Passes, finite, rows_per_block, times
+from kernelsieve.models.passes import FeaturePasses, finite, rows_per_block, times
 from kernelsieve.sources.base import ArraySource, Source
 from kernelsieve.sources.changed import recoded
 from kernelsieve.sources.given import as_source, check_source, given_source
@@ -119,9 +119,9 @@ class FeatureModel(PersistentEstimator):
         return finite(np.concatenate(list(parts)), what)
 
     @property
-    def passes(self) -> Passes:
+    def passes(self) -> FeaturePasses:
         """Passes over the features of rows with the fitted map."""
-        return Passes(self.features_, self.block_rows, self.n_jobs, self.verbose)
+        return FeaturePasses(self.features_, self.block_rows, self.n_jobs, self.verbose)
 
     @property
     def kernel_(self) -> Kernel:
@@ -162,7 +162,8 @@ def like(model: Model, parameters: dict[str, Any] | None = None, **fitted: Any) 
     """
     known = model.get_params(deep=False)
     other = type(model)(**known | (parameters or {}))
-    vars(other).update({name: v for name, v in vars(model).items() if name not in known} | fitted)
+    taken = {name: value for name, value in vars(model).items() if name not in known}
+    other.__dict__.update(taken | fitted)
     return other
 
 

@@ -27,7 +27,7 @@ from kernelsieve.linalg.iterative_ridge import (
 )
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
-from kernelsieve.models.passes import Passes
+from kernelsieve.models.passes import FeaturePasses
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.blocks import targets_of
 
@@ -105,7 +105,7 @@ class FullKernel:
 
     @classmethod
     def of(
-        cls, passes: Passes, n_rows: int, alpha: float, fit_intercept: bool, seed: int
+        cls, passes: FeaturePasses, n_rows: int, alpha: float, fit_intercept: bool, seed: int
     ) -> FullKernel:
         """That of the kernel of a fitted map, for so many rows."""
         features, size = passes.features, passes.rows_per_block(n_rows)

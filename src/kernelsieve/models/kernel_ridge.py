@@ -144,6 +144,7 @@ class KernelRidge(Regressor, FeatureModel):
     True
     """
 
+    coef_: NDArray[np.float64]
     _equations: NormalEquations | None = None  # kept for more rows by partial_fit only
     _posterior: Posterior | None = None
 
@@ -361,8 +362,7 @@ class KernelRidge(Regressor, FeatureModel):
             mean = predicted(ridge, X)
         if local is not None:
             mean, relative = corrected_mean(ridge, local, X, mean)
-            variances = shaped(local.variances, self._single_output)
-            process = np.multiply.outer(relative, variances)
+            process = np.multiply.outer(relative, shaped(local.variances, self._single_output))
         if not return_std:
             return mean
         return mean, deviations(ridge, X, self.noise_variance_, process)

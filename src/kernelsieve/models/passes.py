@@ -22,7 +22,7 @@ OfBlock = Callable[[Any, Block], Any]
 
 
 @dataclass(frozen=True)
-class Passes:
+class FeaturePasses:
     """How the features of rows are computed, a block at a time.
 
     Attributes

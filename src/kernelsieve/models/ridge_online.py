@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from kernelsieve.linalg.normal_equations import NormalEquations
-from kernelsieve.models.passes import Passes
+from kernelsieve.models.passes import FeaturePasses
 from kernelsieve.models.ridge_solve import accumulate
 from kernelsieve.sources.base import Source
 
@@ -21,7 +21,7 @@ def checked_forget(forget: float) -> float:
 
 
 def with_rows(
-    known: NormalEquations | None, passes: Passes, rows: Source, forget: float
+    known: NormalEquations | None, passes: FeaturePasses, rows: Source, forget: float
 ) -> NormalEquations:
     """The normal equations of earlier rows, which fade, and of more rows.
 
@@ -29,7 +29,7 @@ def with_rows(
     ----------
     known : NormalEquations or None
         Of earlier rows, if there were any.
-    passes : Passes
+    passes : FeaturePasses
     rows : Source
         With targets of shape (n, m).
     forget : float

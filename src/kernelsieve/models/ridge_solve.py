@@ -29,7 +29,7 @@ from kernelsieve.linalg.posterior import Posterior
 from kernelsieve.linalg.rounding import Float32Rounding, corrected, residual_sums
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models.full_kernel import Stop
-from kernelsieve.models.passes import Passes, check_gram, finite, times
+from kernelsieve.models.passes import FeaturePasses, check_gram, finite, times
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.summaries import squared_norms
 
@@ -95,14 +95,14 @@ class FeatureRidge:
 
     Attributes
     ----------
-    passes : Passes
+    passes : FeaturePasses
         Over the features.
     coefficients : ndarray of shape (s,) or (s, m)
     intercept : float or ndarray of shape (m,)
     posterior : Posterior or None
     """
 
-    passes: Passes
+    passes: FeaturePasses
     coefficients: Array
     intercept: Any
     posterior: Posterior | None
@@ -113,7 +113,7 @@ class FeatureRidge:
         return self.passes.features.kernel_
 
 
-def solve(passes: Passes, rows: Source, ridge: Ridge) -> Solved:
+def solve(passes: FeaturePasses, rows: Source, ridge: Ridge) -> Solved:
     """The ridge on the features of all rows, whose targets have shape (n, m)."""
     solver = choose_solver(ridge.solver, passes.features.n_components_, rows.shape[0])
     if solver == "cg":
@@ -150,7 +150,7 @@ def choose_solver(solver: str, n_features: int, n_rows: int) -> str:
 
 
 def accumulate(
-    passes: Passes, rows: Source, single: bool = False, raw: bool = True
+    passes: FeaturePasses, rows: Source, single: bool = False, raw: bool = True
 ) -> NormalEquations:
     """The normal equations of the targets on the features, from a few blocks at a time.
 
@@ -167,7 +167,7 @@ def accumulate(
     return total if mixing is None else total.mixed(mixing)
 
 
-def _solve_directly(passes: Passes, rows: Source, ridge: Ridge) -> RidgeSolution:
+def _solve_directly(passes: FeaturePasses, rows: Source, ridge: Ridge) -> RidgeSolution:
     """Solve the normal equations, from float32 products where their rounding is harmless."""
     rounding = _rounding(passes, rows)
     single = rounding is not None and rounding.bound(ridge.alpha) <= FLOAT32_BOUND
@@ -185,7 +185,7 @@ def _solve_directly(passes: Passes, rows: Source, ridge: Ridge) -> RidgeSolution
 
 
 def _stable(
-    equations: NormalEquations, passes: Passes, rows: Source, ridge: Ridge
+    equations: NormalEquations, passes: FeaturePasses, rows: Source, ridge: Ridge
 ) -> RidgeSolution:
     """Solve; again from features in place of their raw values if rounding asked for a shift.
 
@@ -203,7 +203,7 @@ def _stable(
     return solve_ridge(accumulate(passes, rows, raw=False), ridge.alpha, ridge.fit_intercept)
 
 
-def _rounding(passes: Passes, rows: Source) -> Float32Rounding | None:
+def _rounding(passes: FeaturePasses, rows: Source) -> Float32Rounding | None:
     """None where products are in float64 anyway."""
     if rows.dtype != np.float32 or passes.mixing(rows.dtype) is not None:
         return None
@@ -212,7 +212,7 @@ def _rounding(passes: Passes, rows: Source) -> Float32Rounding | None:
     return Float32Rounding(Z, block.weights, n, passes.rows_per_block(n))
 
 
-def _by_gradients(passes: Passes, rows: Source, ridge: Ridge) -> Solved:
+def _by_gradients(passes: FeaturePasses, rows: Source, ridge: Ridge) -> Solved:
     rng, stop = stream(root_seed(ridge.random_state), "preconditioner"), ridge.stop
     blocks = passes.kept(rows)
     with converging("conjugate gradients", stop.tol, stop.deadline, passes.verbose) as report:
