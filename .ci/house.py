@@ -35,7 +35,7 @@ ROOTS = ("Kernel", "FeatureMap")  # whose subclasses are not to be told apart by
 HOMES = {"kernels", "features"}  # where they may be
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WALKS = """
-import contextlib, io, json, sys, tempfile, threading
+import contextlib, io, json, sys, tempfile, threading, traceback
 from pathlib import Path
 import numpy as np
 from {package} import KernelRidgeCV, _parallel
@@ -54,7 +54,11 @@ def command():
         app(arguments, standalone_mode=False)
 
 def walk(call):
-    call()  # whatever is imported late is imported now
+    try:
+        call()  # whatever is imported late is imported now
+    except Exception:
+        traceback.print_exc()
+        return None
     _parallel._pool.cache_clear()  # workers that start from now on are watched, too
     seen = set()
     def look(frame, event, argument):
@@ -430,14 +434,18 @@ def ignored_types(known: dict[str, Module]) -> list[str]:
 # --- the walk of a row ---------------------------------------------------------------------------
 
 
-def walked(source: Path) -> dict[str, list[str]]:
-    """The files that a default fit, its prediction and the command line walk through."""
+def walked(source: Path) -> dict[str, list[str] | None]:
+    """The files that a default fit, its prediction and the command line walk through.
+
+    None stands for a call that fails; the reason goes to stderr.
+    """
     code = f"import sys; sys.path.insert(0, {str(source.parent)!r})" + WALKS.format(package=PACKAGE)
     done = subprocess.run(
         [sys.executable, "-c", code, str(source)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise SystemExit(f"the walk of a row failed:\n{done.stderr}")
+    print(done.stderr, end="", file=sys.stderr)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -480,7 +488,14 @@ def main() -> None:
         return
     width = max(map(len, found))
     for what, value in found.items():
-        print(f"{what:{width}} {len(value) if isinstance(value, list) else value:>7,}")
+        print(f"{what:{width}} {shown(value):>7}")
+
+
+def shown(value: object) -> str:
+    """A number, or how many things there are."""
+    if value is None:
+        return "fails"
+    return f"{len(value) if isinstance(value, list) else value:,}"
 
 
 if __name__ == "__main__":

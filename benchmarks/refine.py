@@ -39,7 +39,7 @@ from kernelsieve.kernels import Gaussian
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.learning import learned
 from kernelsieve.linalg import solvers
-from kernelsieve.models import _refinement
+from kernelsieve.models import full_kernel
 
 SMALL = ("wine", "bike", "parkinsons", "pumadyn32nm", "airfoil", "concrete")
 DENSE_ROWS = 8000  # of a dense solve
@@ -104,12 +104,12 @@ def peers(report: Report, quick: bool) -> None:
     centred = y - y.mean()
     ours = (alpha, report.threads)
     problem = (X, centred, gamma, alpha, limit, report.threads)
-    small = mock.patch.object(_refinement, "LARGEST_KERNEL_MATRIX", 0)
+    small = mock.patch.object(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
     with small:  # compiles
         gradients(AdaptiveFeatures(50, **options), X[:500], centred[:500], *ours)
     with small if quick else contextlib.nullcontext():
         paths = {"ours": gradients(AdaptiveFeatures(size, **options), X, centred, *ours)}
-        with mock.patch.object(_refinement.FullKernel, "preconditioner", given_features):
+        with mock.patch.object(full_kernel.FullKernel, "preconditioner", given_features):
             uniform = NystromFeatures(size, **options)
             paths["Falkon-style"] = gradients(uniform, X, centred, *ours)
     if find_spec("rlaopt"):
@@ -139,7 +139,7 @@ def peers(report: Report, quick: bool) -> None:
             report.check(f"seconds to {level:g}, ours / rlaopt", rows[0][place] / best, 0.5)
 
 
-def given_features(full: _refinement.FullKernel, rows: Any) -> Any:
+def given_features(full: full_kernel.FullKernel, rows: Any) -> Any:
     """In place of the choice of a preconditioner."""
     return full.features
 
@@ -207,7 +207,7 @@ def whole(report: Report, quick: bool) -> None:
 
 def small_as_large() -> Any:
     """Take the way of large tables for small ones."""
-    return mock.patch.multiple(_refinement, LARGEST_KERNEL_MATRIX=0, FEWEST_PASSES=1e12)
+    return mock.patch.multiple(full_kernel, LARGEST_KERNEL_MATRIX=0, FEWEST_PASSES=1e12)
 
 
 def split_of(folder: Path, name: str, split: int, quick: bool) -> Split:

@@ -16,7 +16,7 @@ have moved.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from kernelsieve import KernelRidge, RowNormFeatures
+from kernelsieve import KernelRidge, RowNormFeatures, drift
 
 
 class OnlineRidge:
@@ -75,5 +75,5 @@ plt.show()
 # The errors above come from the target. If the inputs leave the range of the training rows, the
 # model says so before any target is known.
 
-print(online.model.drift(rng.normal(size=(500, 2))))
-print(online.model.drift(rng.normal(size=(500, 2)) + np.array([4.0, 0.0])))
+print(drift(online.model, rng.normal(size=(500, 2))))
+print(drift(online.model, rng.normal(size=(500, 2)) + np.array([4.0, 0.0])))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Without this a failing `assert` in a helper module would print no values.
-pytest.register_assert_rewrite("kernelsieve.testing.battery", "support", "oracles")
+pytest.register_assert_rewrite("kernelsieve.testing", "support", "oracles")
 
 # No deadline: the first call of a compiled kernel takes seconds. Derandomised: a red run stays red.
 settings.register_profile(

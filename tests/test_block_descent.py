@@ -13,7 +13,7 @@ from kernelsieve import AdaptiveFeatures, KernelRidge, NystromFeatures
 from kernelsieve.kernels import Gaussian, Laplacian, NeuralTangent, Product
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.linalg.block_descent import StepLimits, block_size, descend
-from kernelsieve.models import _refinement
+from kernelsieve.models import full_kernel
 
 KERNELS = {
     "Gaussian": Gaussian(0.2),
@@ -137,8 +137,8 @@ def test_columns_of_a_kernel_matrix(name):
 @pytest.fixture
 def by_blocks(monkeypatch):
     """Block descent for small tables, too."""
-    monkeypatch.setattr(_refinement, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr(_refinement, "FEWEST_PASSES", 1e12)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr(full_kernel, "FEWEST_PASSES", 1e12)
 
 
 def ridge(kernel, **options) -> KernelRidge:
@@ -179,7 +179,7 @@ def test_threads_change_no_bit(by_blocks):
 @pytest.mark.parametrize("features", [None, AdaptiveFeatures(30, random_state=0)])
 def test_it_starts_from_landmarks(features, by_blocks, monkeypatch):
     """A limit that has passed leaves the ridge on landmarks, which is a good one here."""
-    monkeypatch.setattr(_refinement, "LANDMARKS", 30)
+    monkeypatch.setattr(full_kernel, "LANDMARKS", 30)
     X = rows(600)
     y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=600)
     options = {} if features is None else {"features": features}

@@ -19,7 +19,7 @@ import pytest
 from support.hardening import CLASSIFIERS, ESTIMATORS, MAPS, MODELS, answers, dense, target
 
 import kernelsieve
-from kernelsieve.features import base, fourier, maclaurin, nystrom, oblivious
+from kernelsieve.features import evaluation, fourier, maclaurin, nystrom, oblivious
 from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.products import product_features
 from kernelsieve.sources import base as _source
@@ -106,7 +106,7 @@ def test_the_number_of_threads_does_not_change_the_bits(name: str) -> None:
 # --- blocks --------------------------------------------------------------------------------------
 
 BLOCKS = [
-    (base, "OUTPUT_BYTES", 2**14),
+    (evaluation, "OUTPUT_BYTES", 2**14),
     (SampledFeatures, "_rows_at_once", 384),
     (_summaries, "BLOCK_ROWS", 500),
     (_source, "BLOCK_ROWS", 500),

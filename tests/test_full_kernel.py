@@ -38,7 +38,7 @@ from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.learning import Budget
 from kernelsieve.learning.solver import pays
 from kernelsieve.linalg.solvers import conjugate_gradients
-from kernelsieve.models import _refinement
+from kernelsieve.models import full_kernel, prune
 
 MIXED = Product(
     [0.3, 0.0, 1.0, 0.2, 0.1, 0.5, 0.3],
@@ -181,8 +181,7 @@ def test_a_good_start_saves_iterations_and_a_bad_one_does_no_harm():
 @pytest.fixture
 def by_gradients(monkeypatch):
     """Conjugate gradients for small tables, too."""
-    monkeypatch.setattr(_refinement, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models.kernel_ridge.LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
 
 
 def dense_ridge(kernel, X, Y, weights, alpha, new):
@@ -265,12 +264,12 @@ def test_more_landmarks_where_the_first_are_too_few(by_gradients, monkeypatch):
     y = np.sin(X[:, 0]) + X[:, 2]
     features = FourierFeatures(30, gamma=0.05, random_state=0)
     model = KernelRidge(features, alpha=1e-2, refine=True, random_state=0)
-    monkeypatch.setattr(_refinement, "LANDMARKS", 20)
+    monkeypatch.setattr(full_kernel, "LANDMARKS", 20)
     more = model.fit(X, y).n_iter_
-    monkeypatch.setattr(_refinement, "LANDMARK_PRODUCTS", 0.0)
+    monkeypatch.setattr(full_kernel, "LANDMARK_PRODUCTS", 0.0)
     assert 2 * more < model.fit(X, y).n_iter_
-    monkeypatch.setattr(_refinement, "LANDMARK_PRODUCTS", 4.0)
-    monkeypatch.setattr(_refinement, "KEPT_BYTES", 8 * 800 * 20)  # no room for more
+    monkeypatch.setattr(full_kernel, "LANDMARK_PRODUCTS", 4.0)
+    monkeypatch.setattr(full_kernel, "KEPT_BYTES", 8 * 800 * 20)  # no room for more
     assert 2 * more < model.fit(X, y).n_iter_
 
 
@@ -351,7 +350,7 @@ def test_a_gain_by_chance_does_not_pay():
 
 
 def test_auto_leaves_large_tables_to_the_features(by_gradients, monkeypatch):
-    monkeypatch.setattr(_refinement, "MOST_WORK", 1e3)
+    monkeypatch.setattr(full_kernel, "MOST_WORK", 1e3)
     X = rows(300)
     model = KernelRidge(AdaptiveFeatures(20, random_state=0), refine="auto").fit(X, X[:, 0])
     assert not hasattr(model, "dual_coef_")
@@ -380,7 +379,7 @@ def test_pruning_keeps_its_bound(kernel, error, tmp_path):
     Y, weights = several_targets(X)
     model = KernelRidge(NystromFeatures(50, kernel=kernel, random_state=0), refine=True)
     before = model.fit(X, Y, weights).predict(new)
-    small = model.pruned(error)
+    small = prune(model, error)
     assert len(small.dual_coef_) == len(small.X_fit_)
     assert len(small.dual_coef_) < 400 or error < 0.1
     change = np.abs(small.predict(new) - before) / np.sqrt(kernel.diag(new))[:, None]
@@ -394,9 +393,9 @@ def test_pruning_needs_coefficients_of_rows():
     X = rows(50)
     model = KernelRidge(FourierFeatures(20, random_state=0)).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="fit refine=True"):
-        model.pruned(0.1)
+        prune(model, 0.1)
     with pytest.raises(ValueError, match="error=0"):
-        model.pruned(0)
+        prune(model, 0)
 
 
 # --- the learned default -------------------------------------------------------------------------

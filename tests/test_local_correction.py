@@ -24,7 +24,7 @@ from kernelsieve.export import ExportError
 from kernelsieve.kernels import Product
 from kernelsieve.learning import neighbour_search
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric, in_boxes
-from kernelsieve.models import kernel_ridge
+from kernelsieve.models import full_kernel, ridge_local
 from kernelsieve.sources.base import Block
 from kernelsieve.sources.stream import BlockSource
 
@@ -309,8 +309,8 @@ def test_an_explanation_is_that_of_the_features():
 
 
 def test_auto_takes_it_where_rows_set_apart_say_so(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.full_kernel.MOST_WORK", 0.0)
     X = rows(3000, 2)
     assert hasattr(ridge(refine="auto").fit(X, rough(X)), "local_")
     noise = np.random.default_rng(0).normal(size=3000)
@@ -343,8 +343,8 @@ def test_auto_solves_small_tables_exactly():
 
 
 def test_auto_leaves_streams_and_sparse_rows_to_the_features(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models._refinement.MOST_WORK", 0.0)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.full_kernel.MOST_WORK", 0.0)
     X = rows(400)
     y = rough(X)
     for given in (BlockSource([(X[:200], y[:200]), (X[200:], y[200:])]), sp.csr_array(X)):
@@ -357,7 +357,7 @@ def test_auto_leaves_streams_and_sparse_rows_to_the_features(monkeypatch):
 def test_many_rows_to_a_feature_need_few_leverages(monkeypatch):
     X, new = rows(2000, 2), rows(300, 2, seed=1)
     every = ridge(refine="local").fit(X, rough(X)).predict(new)
-    monkeypatch.setattr(kernel_ridge, "LEVERAGE_WORK", 0)
+    monkeypatch.setattr(ridge_local, "LEVERAGE_WORK", 0)
     few = ridge(refine="local").fit(X, rough(X)).predict(new)
     truth = rough(new)
     assert np.abs(few - every).mean() < 0.1 * np.abs(truth).mean()

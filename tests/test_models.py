@@ -39,7 +39,7 @@ from kernelsieve.linalg import eigenvalues, posterior
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.linalg.rounding import corrected, residual_sums
 from kernelsieve.linalg.solvers import conjugate_gradients
-from kernelsieve.models import kernel_ridge
+from kernelsieve.models import ridge_solve
 
 KERNEL = Polynomial(degree=3, gamma=0.3, coef0=1.0)
 ALL = RowNormFeatures(100, kernel=KERNEL, rotate=False)  # 4 columns: all 35 monomials
@@ -91,7 +91,7 @@ def test_all_monomials_make_the_exact_ridge():
 def test_weights_are_repetitions(monkeypatch, solver, fit_intercept):
     X, y = regression()
     if solver == "dual":
-        monkeypatch.setattr(kernel_ridge, "LARGEST_CHOLESKY", 50)
+        monkeypatch.setattr(ridge_solve, "LARGEST_CHOLESKY", 50)
         features = FourierFeatures(900, gamma=0.1, random_state=0)
     else:
         features = FOURIER
@@ -124,7 +124,7 @@ def test_every_solver_finds_the_same_ridge(monkeypatch):
 
 
 def test_gradients_that_stop_early_say_so(monkeypatch):
-    monkeypatch.setattr("kernelsieve.models._refinement.LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr("kernelsieve.models.full_kernel.LARGEST_KERNEL_MATRIX", 0)
     X, y = regression()
     model = KernelRidge(
         FourierFeatures(500, gamma=0.3, random_state=0), alpha=1e-8, refine=True, max_iter=1
@@ -495,7 +495,7 @@ def _nothing(estimator, X, y):
     "model", [KernelRidge(FOURIER, solver="cholesky"), KernelRidgeClassifier(FOURIER)]
 )
 def test_too_many_features_for_a_cholesky_factor(monkeypatch, model):
-    monkeypatch.setattr(kernel_ridge, "HIGHEST_CHOLESKY", 50)
+    monkeypatch.setattr(ridge_solve, "HIGHEST_CHOLESKY", 50)
     X, y = regression(80)
     with pytest.raises(ValueError, match=r"60 features are too many .*at most 50.*KernelSVC"):
         clone(model).fit(X, y > 0)
@@ -639,7 +639,7 @@ def test_float32_products_keep_predictions(offset):
         model = KernelRidge(features, alpha=alpha, block_rows=1000)
         with (
             mock.patch.object(NormalEquations, "of_block", wraps=NormalEquations.of_block) as sums,
-            mock.patch.object(model, "_corrected", wraps=model._corrected) as second,
+            mock.patch.object(ridge_solve, "corrected", wraps=ridge_solve.corrected) as second,
         ):
             single = model.fit(X, y).predict(X.astype(np.float64))
         assert sums.call_count == 20, alpha  # each block is multiplied once, whatever comes out

@@ -31,7 +31,7 @@ from kernelsieve import (
     RowNormFeatures,
     explain,
 )
-from kernelsieve.models import kernel_kmeans, kernel_ridge
+from kernelsieve.models import kernel_kmeans, ridge_solve
 from kernelsieve.sources.arrow import ArrowSource
 from kernelsieve.sources.npy import NpySource
 from kernelsieve.sources.stream import BlockSource
@@ -204,7 +204,7 @@ def test_many_features_by_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     streamed = model.fit(cut(X, y, "many"))
     assert streamed.solver_ == "cg"
     np.testing.assert_allclose(streamed.predict(X), direct, atol=1e-6)
-    monkeypatch.setattr(kernel_ridge, "LARGEST_CHOLESKY", 8)
+    monkeypatch.setattr(ridge_solve, "LARGEST_CHOLESKY", 8)
     fewer_rows = BlockSource([(X[:20], y[:20]), (X[20:40], y[20:40])])
     dual = KernelRidge(FourierFeatures(60, random_state=0), alpha=0.1).fit(fewer_rows)
     assert dual.solver_ == "dual"

@@ -24,10 +24,10 @@ from kernelsieve import (
     save,
 )
 from kernelsieve.kernels import Gaussian, Kernel, Laplacian, Polynomial, Product
-from kernelsieve.models import _refinement
 from kernelsieve.models import _streamed_kernel as streamed_kernel
+from kernelsieve.models import full_kernel
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
-from kernelsieve.models.kernel_ridge import check_room
+from kernelsieve.models.ridge_refine import check_room
 from kernelsieve.sources.npy import NpySource
 from kernelsieve.sources.stream import BlockSource
 
@@ -57,10 +57,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that do not fit into each other, and no solve at once."""
     monkeypatch.setattr(streamed_kernel, "HELD_ROWS", 120)
     monkeypatch.setattr(streamed_kernel, "MET_ROWS", 50)
-    monkeypatch.setattr(_refinement, "LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr(_refinement, "PIVOT_ROWS", 200)
-    monkeypatch.setattr("kernelsieve.models.kernel_ridge.LARGEST_KERNEL_MATRIX", 0)
-    monkeypatch.setattr("kernelsieve.models.kernel_ridge.FITTED_ROWS", 90)
+    monkeypatch.setattr(full_kernel, "LARGEST_KERNEL_MATRIX", 0)
+    monkeypatch.setattr(full_kernel, "PIVOT_ROWS", 200)
+    monkeypatch.setattr("kernelsieve.models.ridge_refine.FITTED_ROWS", 90)
 
 
 # --- products ------------------------------------------------------------------------------------
@@ -209,9 +208,9 @@ def test_rows_that_cannot_be_kept_are_refused_before_the_work(
 
 def test_neither_rows_nor_features_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 rows more have 12 MB of features in float32; the rows that the model keeps, 0.6 MB."""
-    monkeypatch.setattr(_refinement, "PIVOT_ROWS", 1000)
-    monkeypatch.setattr(_refinement, "LANDMARKS", 300)
-    monkeypatch.setattr(_refinement, "TRIAL_ROWS", 200)
+    monkeypatch.setattr(full_kernel, "PIVOT_ROWS", 1000)
+    monkeypatch.setattr(full_kernel, "LANDMARKS", 300)
+    monkeypatch.setattr(full_kernel, "TRIAL_ROWS", 200)
     monkeypatch.setattr(streamed_kernel, "HELD_ROWS", 2000)
 
     def drawn(count: int) -> Iterator[Any]:

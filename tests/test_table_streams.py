@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernelsieve.tables.learned import LearnedRidge
 from sklearn.datasets import dump_svmlight_file
 from support.tables import flats, written
 from typer.testing import CliRunner
@@ -25,7 +26,6 @@ from kernelsieve.tables import model as table_model
 from kernelsieve.tables import readers, sampling, text_files
 from kernelsieve.tables.batches import predict_batches
 from kernelsieve.tables.facts import monomial_facts
-from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.sampling import joined, sampled
 from kernelsieve.tables.sizes import refuse_beyond_memory

@@ -32,6 +32,8 @@ _HOMES = {
     "KernelRidgeCV": "kernelsieve.models",
     "KernelRidgeClassifier": "kernelsieve.models",
     "KernelSVC": "kernelsieve.models",
+    "drift": "kernelsieve.models",
+    "prune": "kernelsieve.models",
     "TableModel": "kernelsieve.tables",
     "explain": "kernelsieve.explanation",
     "export_onnx": "kernelsieve.export",
@@ -78,9 +80,11 @@ __all__ = [
     "TableModel",
     "TensorSketchFeatures",
     "__version__",
+    "drift",
     "explain",
     "export_onnx",
     "load",
+    "prune",
     "save",
 ]
 
@@ -111,6 +115,8 @@ if TYPE_CHECKING:
         KernelRidgeClassifier,
         KernelRidgeCV,
         KernelSVC,
+        drift,
+        prune,
     )
     from kernelsieve.persistence import load, save
     from kernelsieve.tables.model import TableModel

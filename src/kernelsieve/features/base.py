@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -12,10 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from kernelsieve._parallel import map_row_blocks, row_blocks, thread_count
+from kernelsieve._parallel import thread_count
 from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance, wrong
-from kernelsieve._validation import check_count, check_matrix, sparse_output, valid_rows
+from kernelsieve._validation import check_count, sparse_output, valid_rows
+from kernelsieve.features.evaluation import Evaluation
 from kernelsieve.kernels import (
     Kernel,
     Product,
@@ -28,19 +27,16 @@ from kernelsieve.sources.given import check_source, given_source, lazy_on_dask
 from kernelsieve.sources.summaries import target_summary
 from kernelsieve.sources.views import Mapped
 
-OUTPUT_BYTES = 2**21  # of output per block: what a core's second-level cache holds
 if TYPE_CHECKING:
     from kernelsieve.products.product_features import ProductFeatures
 
 REFERENCE_ROWS = 8192  # that show what the values of a column are
 LEARNED = "learned"  # the kernel that ``kernels.learn`` finds for the target
-SMALLER_OUTPUT = (
-    "at most {fits} features would fit; lower n_components, pass float32, or transform a source of "
-    "kernelsieve.sources, which goes block by block"
-)
 
 
-class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEstimator, ABC):
+class FeatureMap(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEstimator, Evaluation
+):
     """Base of the feature maps: ``transform`` returns Z with Z Z^T close to K.
 
     A map implements ``_fit_rows`` (what it learns from a source of rows) or ``_fit`` (from rows
@@ -51,7 +47,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
 
     unbiased: ClassVar[bool] = False
     sizes_itself: ClassVar[bool] = False  # whether n_components may be "auto"
-    _rows_at_once: ClassVar[int | None] = None  # rows of a block; None lets the output decide
 
     n_components: Any
     kernel: Any
@@ -128,7 +123,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         rows = self._source(X, y)
         self._check_n_components()
         thread_count(self.n_jobs)
-        self.kernel_ = self._with_references(self._resolve_kernel(rows), rows)
+        self.kernel_ = _with_references(self._resolve_kernel(rows), rows)
         self.kernel_.check_scale(rows.dtype)
         self._fit_rows(rows, root_seed(self.random_state))
         return self
@@ -174,117 +169,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         """Learn from valid rows, for maps that need them all at once."""
         raise NotImplementedError
 
-    @abstractmethod
-    def _fill(self, X: Any, out: NDArray[Any]) -> None:
-        """Write the features of the validated rows X into ``out``."""
-
-    def _transform(self, X: Any) -> Any:
-        """``transform`` of validated rows."""
-        if sp.issparse(X) and self._csr(X[:1]) is not None:
-            size = self._block_rows(X.dtype)
-            blocks = map_row_blocks(
-                lambda rows: self.transform_block(X[rows]), X.shape[0], size, self.n_jobs
-            )
-            return sp.vstack(blocks, format="csr")
-        Z = self._empty(X.shape[0], X.dtype)
-        map_row_blocks(
-            lambda rows: self._fill_finite(X[rows], Z[rows]),
-            X.shape[0],
-            self._block_rows(X.dtype),
-            self.n_jobs,
-        )
-        return Z
-
-    def _empty(self, n_rows: int, dtype: Any) -> NDArray[Any]:
-        """Allocate the features of ``n_rows`` rows, unless they would not fit in memory."""
-        s, dtype = self.n_components_, np.dtype(dtype)
-        what = f"transform of {n_rows:,} rows to {s:,} features in {dtype}"
-        check_matrix(n_rows, s, dtype, what, SMALLER_OUTPUT)
-        return np.empty((n_rows, s), dtype=dtype)
-
-    def transform_block(self, X: Any) -> Any:
-        """Compute the features of a block of rows that are known to be valid, in this thread.
-
-        Parameters
-        ----------
-        X : {ndarray, CSR} of shape (n, d)
-
-        Returns
-        -------
-        ndarray or CSR of shape (n, n_components), in the float type of X
-        """
-        if sp.issparse(X):
-            self.kernel_.check_domain(X)
-            sparse = self._csr(X)
-            if sparse is not None:
-                return sparse
-        Z = np.empty((X.shape[0], self.n_components_), dtype=X.dtype)
-        for rows in row_blocks(X.shape[0], self._block_rows(X.dtype)):
-            self._fill_finite(X[rows], Z[rows])
-        return Z
-
-    def _csr(self, X: Any) -> sp.csr_array | None:
-        """The features of CSR rows as CSR, for the maps that keep them sparse; else None."""
-        return None
-
-    def _fill_finite(self, X: Any, out: NDArray[Any]) -> None:
-        """``_fill``, with an error for rows on which the kernel overflows."""
-        if not self.kernel_.bounded:  # those are defined everywhere
-            self.kernel_.check_domain(X)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._fill(self._spelled_out(X), out)
-        self._check_finite(out, X)
-
-    def _spelled_out(self, X: Any) -> Any:
-        """The block, dense if the kernel has warps or categories."""
-        dense = sp.issparse(X) and self.kernel_.needs_dense_rows(X.shape[1])
-        return X.toarray() if dense else X
-
-    def _check_finite(self, values: NDArray[Any], X: Any) -> None:
-        if self.kernel_.bounded:  # no row is too long for these
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(values.sum()) or np.isfinite(values).all():
-                return
-        raise ValueError(
-            f"{self.kernel_!r} overflows {values.dtype} on a row whose largest entry is "
-            f"{abs(X).max():.6g}: scale X, or lower gamma"
-        )
-
-    def raw_block(self, X: Any) -> Any:
-        """Compute what ``mixing`` turns into features, for callers that can skip that product.
-
-        Parameters
-        ----------
-        X : {ndarray, CSR} of shape (n, d)
-            Rows that are known to be valid.
-
-        Returns
-        -------
-        ndarray or CSR with n rows: the features themselves for maps without a mixing
-        """
-        return self.transform_block(X)
-
-    def times(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        """Prepare features times weights for few rows at a time, as quickly as possible.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (n_components, m)
-
-        Returns
-        -------
-        callable
-            Takes valid rows of shape (n, d) in float64 and returns an array of shape (n, m).
-        """
-        self.transform_block(np.zeros((1, self.n_features_in_)))  # prepares and compiles
-        return lambda rows: self.transform_block(rows) @ weights
-
-    @property
-    def mixing(self) -> NDArray[Any] | None:
-        """T with features = raw block times T; None for the maps without such a matrix."""
-        return None
-
     def _validated(self, X: Any, reset: bool) -> Any:
         return valid_rows(self, X, reset)
 
@@ -297,15 +181,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
             return self._learned_kernel(X)
         degree, coef0 = getattr(self, "degree", 3), getattr(self, "coef0", 1.0)
         return resolve_kernel(self.kernel, X, self.gamma, degree, coef0)
-
-    def _with_references(self, kernel: Kernel, rows: Source) -> Kernel:
-        """A product kernel that says what missing values are compared by, if there are any."""
-        if not isinstance(kernel, Product) or kernel.references is not None or rows.sparse:
-            return kernel
-        if not rows.reduce(lambda block: int(np.isnan(block.X).sum())):
-            return kernel
-        some = keyed_rows(rows.shape[0], REFERENCE_ROWS, 0, "reference")
-        return kernel.with_references(rows[some])
 
     def _learned_kernel(self, X: Source) -> Kernel:
         """The kernel that explains the targets (numbers or labels) best."""
@@ -321,12 +196,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         }
         return learn(X, classification=labels, **options).kernel
 
-    def _block_rows(self, dtype: Any) -> int:
-        if self._rows_at_once is not None:
-            return self._rows_at_once
-        row_bytes = max(1, self.n_components_) * np.dtype(dtype).itemsize
-        return int(np.clip(OUTPUT_BYTES // row_bytes, 32, 8192))
-
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
@@ -338,3 +207,13 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PersistentEs
         tags.input_tags.allow_nan = isinstance(kernel, Kernel) and kernel.allows_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _with_references(kernel: Kernel, rows: Source) -> Kernel:
+    """A product kernel that says what missing values are compared by, if there are any."""
+    if not isinstance(kernel, Product) or kernel.references is not None or rows.sparse:
+        return kernel
+    if not rows.reduce(lambda block: int(np.isnan(block.X).sum())):
+        return kernel
+    some = keyed_rows(rows.shape[0], REFERENCE_ROWS, 0, "reference")
+    return kernel.with_references(rows[some])

@@ -1,5 +1,7 @@
 """Kernel methods on any feature map."""
 
+from kernelsieve.models._drift import Drift, drift
+from kernelsieve.models._prune import prune
 from kernelsieve.models.conformal import ConformalRegressor
 from kernelsieve.models.kernel_cca import KernelCCA
 from kernelsieve.models.kernel_kmeans import KernelKMeans
@@ -12,6 +14,7 @@ from kernelsieve.models.quantile_regression import KernelQuantileRegressor
 
 __all__ = [
     "ConformalRegressor",
+    "Drift",
     "KernelCCA",
     "KernelKMeans",
     "KernelPCA",
@@ -20,4 +23,6 @@ __all__ = [
     "KernelRidgeCV",
     "KernelRidgeClassifier",
     "KernelSVC",
+    "drift",
+    "prune",
 ]

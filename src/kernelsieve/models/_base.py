@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,15 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from kernelsieve._parallel import one_thread, thread_count
+from kernelsieve._parallel import one_thread
 from kernelsieve._random import keyed_rows
 from kernelsieve._state import COLUMN_FIELDS, PersistentEstimator, instance
-from kernelsieve._validation import check_count, check_square, valid_rows
+from kernelsieve._validation import check_count, valid_rows
 from kernelsieve.features import AdaptiveFeatures, FeatureMap
 from kernelsieve.features.base import LEARNED
 from kernelsieve.kernels import Kernel
-from kernelsieve.sources.base import ArraySource, Block, Source
+from kernelsieve.models.passes import FeaturePasses, finite, rows_per_block, times
+from kernelsieve.sources.base import ArraySource, Source
 from kernelsieve.sources.changed import recoded
 from kernelsieve.sources.given import as_source, check_source, given_source
 from kernelsieve.sources.summaries import Moments, moments
@@ -32,7 +32,6 @@ from kernelsieve.sources.summaries import Moments, moments
 LARGEST_SCALE_RATIO = 1e3
 SCALE_ROWS = 10_000
 NAMED_COLUMNS = 5
-LARGEST_BLOCK = 4096
 LARGEST_TARGET = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e150}
 
 
@@ -57,7 +56,7 @@ class FeatureModel(PersistentEstimator):
 
     def _fit_features(self, rows: Source, **inherited: Any) -> None:
         """Fit the map to valid rows and their targets."""
-        self._rows_per_block(rows.shape[0])  # checks block_rows before the work begins
+        rows_per_block(self.block_rows, rows.shape[0])  # checks block_rows before the work begins
         self.features_ = self._fresh_features(**inherited)
         if not has_rates(self.features_.kernel):
             warn_if_scales_differ(rows, getattr(self, "feature_names_in_", None))
@@ -114,50 +113,15 @@ class FeatureModel(PersistentEstimator):
             offset = (mean @ directions).astype(X.dtype)
         parts = as_source(X).map(
             lambda block: times(features.transform_block(block.X), directions) - offset,
-            self._rows_per_block(X.shape[0]),
+            rows_per_block(self.block_rows, X.shape[0]),
             self.n_jobs,
         )
         return finite(np.concatenate(list(parts)), what)
 
-    def _check_gram(self, size: int, way_out: str = "") -> None:
-        """Refuse normal equations that do not fit in memory."""
-        # Their sum and the blocks under way; then a copy that is centred, one that is shifted.
-        copies = 3 + thread_count(self.n_jobs)
-        what = f"the {size:,} x {size:,} matrix of products of the features"
-        check_square(
-            size, 8 * copies, what, f"at most {{fits}} would fit: {way_out}lower n_components"
-        )
-
-    def _rows_per_block(self, n_rows: int) -> int:
-        """Rows in a block: chosen by the shape alone, so that threads do not change the bits."""
-        if self.block_rows is None:
-            return int(np.clip(n_rows // 8, 256, LARGEST_BLOCK))
-        return check_count(self.block_rows, "block_rows", "it is the number of rows in a block")
-
-    def _map_blocks(
-        self, function: Callable[[Any, Block], Any], X: Any, raw: bool = False
-    ) -> list[Any]:
-        """``function(Z, block)`` for the features (or raw blocks) of all rows, in order."""
-        return list(as_source(X).map(*self._by_block(function, X, raw)))
-
-    def _reduce(
-        self,
-        function: Callable[[Any, Block], Any],
-        rows: Source,
-        description: str = "Features",
-        raw: bool = False,
-    ) -> Any:
-        """The sum of ``function(Z, block)`` over all blocks, with a progress bar if verbose."""
-        return rows.reduce(*self._by_block(function, rows, raw), description, self.verbose)
-
-    def _by_block(
-        self, function: Callable[[Any, Block], Any], X: Any, raw: bool
-    ) -> tuple[Callable[[Block], Any], int, int | None]:
-        evaluate = self.features_.raw_block if raw else self.features_.transform_block
-        size = self._rows_per_block(X.shape[0])
-        # A single block is done sooner in this thread than handed to another.
-        n_jobs = 1 if X.shape[0] <= size else self.n_jobs
-        return lambda block: function(evaluate(block.X), block), size, n_jobs
+    @property
+    def passes(self) -> FeaturePasses:
+        """Passes over the features of rows with the fitted map."""
+        return FeaturePasses(self.features_, self.block_rows, self.n_jobs, self.verbose)
 
     @property
     def kernel_(self) -> Kernel:
@@ -179,6 +143,28 @@ class FeatureModel(PersistentEstimator):
             isinstance(features, FeatureMap) and get_tags(features).input_tags.allow_nan
         )
         return tags
+
+
+Model = TypeVar("Model", bound=FeatureModel)
+
+
+def like(model: Model, parameters: dict[str, Any] | None = None, **fitted: Any) -> Model:
+    """A model with other parameters, which takes over what another one has fitted.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; it is not changed.
+    parameters : dict, optional
+        Those of the constructor that differ.
+    **fitted
+        Fitted attributes that differ.
+    """
+    known = model.get_params(deep=False)
+    other = type(model)(**known | (parameters or {}))
+    taken = {name: value for name, value in vars(model).items() if name not in known}
+    other.__dict__.update(taken | fitted)
+    return other
 
 
 def checked_map(features: Any) -> FeatureMap | None:
@@ -229,19 +215,6 @@ def learns_kernel(features: FeatureMap | None) -> bool:
 def is_learned(kernel: Any) -> bool:
     """Whether a kernel is yet to be learned from the target."""
     return isinstance(kernel, str) and kernel == LEARNED
-
-
-def finite(values: NDArray[Any], what: str) -> NDArray[Any]:
-    """The values, if all of them are finite."""
-    if np.isfinite(values).all():
-        return values
-    raise ValueError(f"{what} overflow {values.dtype}: scale the data, or pass X in float64")
-
-
-def times(Z: Any, coefficients: NDArray[np.float64]) -> NDArray[Any]:
-    """Z times coefficients, in Z's float type; what overflows becomes infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return Z @ coefficients.astype(Z.dtype, copy=False)
 
 
 def both_classes(scores: NDArray[Any]) -> NDArray[Any]:
@@ -317,13 +290,3 @@ def warn_if_scales_differ(rows: Source, names: Any) -> None:
 
 def _name(names: Any, i: int) -> str:
     return f"column {i}" if names is None else repr(str(names[i]))
-
-
-def mixing_of(features: FeatureMap, dtype: Any) -> NDArray[Any] | None:
-    """The mixing of a map, if it can be applied to the sums instead of to every row.
-
-    Then a Nystrom ridge never whitens a row. Sums are in float64. The whitening of float32 features
-    is bounded by the rounding of float32, so it does not magnify that of the sums; the whitening of
-    float64 features would.
-    """
-    return features.mixing if np.dtype(dtype) == np.float32 else None

@@ -16,7 +16,6 @@ from kernelsieve.learning.log_loss import left_out_scores, matrix, spread
 from kernelsieve.learning.plan import HeldOut, Plan
 from kernelsieve.learning.weights import shares
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
-from kernelsieve.models._base import mixing_of
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.sources.base import Block, Source
 
@@ -75,7 +74,7 @@ def log_loss_on_kernel(
             values = solved(np.sort(known), start)
             scores[apart] = K[apart] @ values[:-1] + values[-1]
         values = solved(every, values) if len(unseen) else start
-    model.adopt_exact(block.X, values[:-1], values[-1], 0.0)
+    model.adopt_exact(ExactRidge(block.X, values[:-1], values[-1]))
     judges = np.sort(np.concatenate([apart for _, apart in splits])) if splits else every
     held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
     if len(unseen) or not judge.free:
@@ -96,7 +95,9 @@ def log_loss_on_features(
     n = rows.shape[0]
     apart = [unseen] if len(unseen) else [fold.judge for fold in _folds(judge, n)]
     judges = np.sort(np.concatenate(apart)) if apart else np.arange(n)
-    posterior, truth = model.posterior(), rows.take(judges)
+    posterior = model.on_features.posterior
+    assert posterior is not None  # solver="cholesky" has one
+    truth = rows.take(judges)
     passes = _Passes(model, rows)
     most = HELD_PASSES if passes.held is not None else READ_PASSES
     outputs = truth.y.shape[1]
@@ -142,11 +143,11 @@ class _Passes:
 
     def __init__(self, model: KernelRidge, rows: Source) -> None:
         self.model, self.rows = model, rows
-        self.mixing = mixing_of(model.features_, rows.dtype)
+        self.mixing = model.passes.mixing(rows.dtype)
         raw = self.mixing is not None
         self.held: list[tuple[Any, Block]] | None = None
         if rows.resident and rows.shape[0] * model.features_.n_components_ <= LARGEST_HELD:
-            self.held = model._map_blocks(
+            self.held = model.passes.map(
                 lambda Z, block: (Z, Block(None, block.y, block.weights, block.start)),
                 rows,
                 raw=raw,
@@ -167,7 +168,7 @@ class _Passes:
             return LossSums.of_block(Z, block.y, weights, inner, intercepts)
 
         if self.held is None:
-            total: LossSums = self.model._reduce(of_block, self.rows, raw=mixing is not None)
+            total: LossSums = self.model.passes.reduce(of_block, self.rows, raw=mixing is not None)
         else:
             parts = ordered_map(lambda one: of_block(*one), self.held, self.model.n_jobs)
             total = LossSums(0.0, np.zeros_like(inner), np.zeros_like(intercepts))

@@ -175,20 +175,21 @@ class ConformalRegressor(Regressor, PersistentEstimator):
             raise ValueError(f"method='jackknife+': {why_not}")
         assert isinstance(self.model, KernelRidge)
         model = self.model_ = clone(self.model).fit(X, y)
-        if model._posterior is None:
+        posterior = model.on_features.posterior
+        if posterior is None:
             raise ValueError(
                 f"method='jackknife+' needs the Cholesky factor that solver={model.solver_!r} does "
                 "not form: use solver='cholesky'"
             )
         residuals = y.astype(np.float64) - model.predict(X)
-        self.jackknife_ = Jackknife.of_ridge(model._posterior, self._features(X), residuals)
+        self.jackknife_ = Jackknife.of_ridge(posterior, self._features(X), residuals)
         return self
 
     def _features(self, X: Any) -> NDArray[Any]:
         """Features of rows that may have names."""
         model = self.model_
         assert isinstance(model, KernelRidge)
-        return np.concatenate(model._map_blocks(lambda Z, _: dense(Z), model._valid_rows(X)))
+        return np.concatenate(model.passes.map(lambda Z, _: dense(Z), model._valid_rows(X)))
 
     def _predicted(self, X: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Predictions, and with ``scaled`` their deviations."""

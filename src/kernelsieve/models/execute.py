@@ -20,21 +20,26 @@ from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.linear_part import LinearPart
 from kernelsieve.learning.log_loss import JUDGED_ROWS, matrix, spread
 from kernelsieve.learning.neighbour_search import least_seconds
+from kernelsieve.learning.neighbours import LocalCorrection
 from kernelsieve.learning.options import LearnOptions
 from kernelsieve.learning.plan import Correction, HeldOut, Plan, Report, Solver
 from kernelsieve.learning.solver import pays
 from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.left_out import solve_judged
+from kernelsieve.models._base import like
 from kernelsieve.models._log_loss import log_loss_on_features, log_loss_on_kernel
-from kernelsieve.models._refinement import (
+from kernelsieve.models.full_kernel import FullKernel, Stop, pivots
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_local import correction_by, try_correction, why_not_local
+from kernelsieve.models.ridge_refine import (
     AUTO_SHARE,
     LOCAL_WORTH,
-    Stop,
+    ExactRidge,
     judge_tol,
-    pivots,
+    solve_exactly,
     trials,
 )
-from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_solve import left_out_residuals
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.changed import recoded
 
@@ -183,7 +188,7 @@ class _Run:
 
     def _prepared(self, features: FeatureMap, alpha: float, refine: bool | str) -> KernelRidge:
         """The ridge on features; an exact solution takes its place."""
-        model = self.ridge.set_params(features=features, alpha=alpha, refine=refine)
+        model = clone(self.ridge).set_params(features=features, alpha=alpha, refine=refine)
         return model.fit_features(self._given(), new=True)
 
     def _given(self) -> Source:
@@ -202,7 +207,7 @@ class _Run:
             solved = solve_judged(
                 gram, whole.y, whole.weights, alpha, self.ridge.fit_intercept, judges
             )
-        model.adopt_exact(whole.X, solved.dual, solved.intercepts, 0.0)
+        model.adopt_exact(ExactRidge(whole.X, solved.dual, solved.intercepts))
         if not len(self.unseen) and not self.judge.free:  # a neighbour would tell too much
             return _Found(model, self._held_by_folds(gram, whole), alpha)
         targets = whole.y[judges]
@@ -239,7 +244,9 @@ class _Run:
         known = np.setdiff1d(np.arange(n), unseen)
         apart = self.rows.take(unseen)
         with self.budget.step("iterations"):
-            full, some = model.full_kernel(alpha, n), self.rows.take(known)
+            passes, intercept = model.passes, self.ridge.fit_intercept
+            full = FullKernel.of(passes, n, alpha, intercept, self.seed)
+            some = self.rows.take(known)
             most = full.most_iterations(some)
             tol = judge_tol(apart.y - apart.y.mean(axis=0), apart.y)
             stop = Stop(tol, most, self.budget.deadline, quiet=True)
@@ -254,9 +261,8 @@ class _Run:
             start = np.zeros((n, trial.dual.shape[1]))
             start[known] = trial.dual
             tol = judge_tol(trial.residuals, apart.y)
-            model.refine_from(
-                self.rows, alpha, Stop(AUTO_SHARE * tol, most, self.budget.deadline, True), start
-            )
+            stop = Stop(AUTO_SHARE * tol, most, self.budget.deadline, quiet=True)
+            model.adopt_exact(solve_exactly(replace(full, alpha=alpha), self.rows, stop, start))
         predicted = apart.y - trial.residuals
         return _Found(model, HeldOut(unseen, apart.y, predicted, predicted), alpha)
 
@@ -272,14 +278,16 @@ class _Run:
         judges = self.unseen if len(self.unseen) else np.arange(self.rows.shape[0])
         truth = self.rows.take(judges)
         with self.budget.step("error"):
-            residuals = model.left_out_residuals(truth)
+            residuals = left_out_residuals(model.on_features, truth)
         held = HeldOut(judges, truth.y, truth.y - residuals, truth.y - residuals)
-        if plan.correction is not None and model.why_not_local(self.rows) is None:
+        near = why_not_local(model.on_features, self.rows) is None
+        if plan.correction is not None and near:
             with self.budget.step("nearest rows"):
-                local = model.corrected_by(self.rows, plan.correction)
-            return _Found(local, held, plan.alpha, plan.correction, run.plan.solver)
+                local = correction_by(model.on_features, self.rows, plan.correction)
+            corrected = _corrected_by(model, local)
+            return _Found(corrected, held, plan.alpha, plan.correction, run.plan.solver)
         in_time = least_seconds(self.rows.shape[0]) <= self.budget.left()
-        if correct and in_time and len(judges) > 1 and model.why_not_local(self.rows) is None:
+        if correct and in_time and len(judges) > 1 and near:
             with self.budget.step("nearest rows"):
                 return replace(self._corrected(model, held), solver=run.plan.solver)
         return _Found(model, held, plan.alpha, None, run.plan.solver)
@@ -288,7 +296,9 @@ class _Run:
         """The ridge with a correction, if that pays at half of the held-out rows."""
         decide = np.arange(len(held.rows)) % 2 == 0
         alpha = self.plan.alpha
-        trial = model.try_correction(self.rows, held.rows, decide, self.budget.deadline)
+        trial = try_correction(
+            model.on_features, self.rows, held.rows, decide, self.budget.deadline
+        )
         if trial is None:
             return _Found(model, held, alpha)
         rows = held.rows[trial.judged]
@@ -301,7 +311,7 @@ class _Run:
         targets = held.targets[trial.judged][tell]
         predicted = targets - trial.residuals[tell]
         told = HeldOut(rows[tell], targets, predicted, predicted)
-        return _Found(model.with_correction(trial.correction), told, alpha, trial.settings)
+        return _Found(_corrected_by(model, trial.correction), told, alpha, trial.settings)
 
     # --- log loss ----------------------------------------------------------------------------
 
@@ -327,6 +337,11 @@ class _Run:
         return _Found(model, held, plan.alpha, solver=plan.solver)
 
 
+def _corrected_by(model: KernelRidge, correction: LocalCorrection) -> KernelRidge:
+    """The same ridge, corrected by the nearest rows."""
+    return like(model, {"refine": "local"}, local_=correction)
+
+
 def check_plan(plan: Plan, rows: Source, given: dict[str, Any], *, classes: bool) -> None:
     """Refuse a plan for another task, for other columns, or beside what it decides."""
     for name, value in given.items():
@@ -344,10 +359,11 @@ def check_plan(plan: Plan, rows: Source, given: dict[str, Any], *, classes: bool
     if plan.classes != classes:
         model = "KernelRidgeClassifier" if plan.classes else "KernelRidgeCV"
         raise ValueError(f"the plan was made by a {model}: pass it to one")
-    if plan.transform is not None and rows.target_shape != (1,):
+    shape = rows.target_shape or (1,)
+    if plan.transform is not None and shape != (1,):
         raise ValueError(
             f"the plan learns {plan.transform.label()}, a single target, and y has "
-            f"{rows.target_shape[0]} columns: fit without plan= to learn a new one"
+            f"{shape[0]} columns: fit without plan= to learn a new one"
         )
 
 

@@ -19,6 +19,7 @@ from kernelsieve.linalg.cholesky import regularised_cholesky
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel, fresh_features, learns_kernel
+from kernelsieve.models.passes import check_gram
 from kernelsieve.sources.base import ArraySource, Block
 from kernelsieve.sources.given import given_source
 
@@ -144,8 +145,8 @@ class KernelCCA(TransformerMixin, FeatureModel):
                 NormalEquations.of_block(W, np.empty((len(W), 0))),
             )
 
-        self._check_gram(self.features_.n_components_ + self.features_y_.n_components_)
-        views = self._reduce(block, rows)
+        check_gram(self.features_.n_components_ + self.features_y_.n_components_, self.n_jobs)
+        views = self.passes.reduce(block, rows)
         left, right = views.cross.centred(True), views.other.centred(True)
         left_factor, _ = regularised_cholesky(left.gram, alpha)
         right_factor, _ = regularised_cholesky(right.gram, alpha)

@@ -18,7 +18,8 @@ from kernelsieve._state import FLOATS, array, number, whole, wrong
 from kernelsieve._validation import check_count
 from kernelsieve.features import FeatureMap
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, checked_weights, finite, without_targets
+from kernelsieve.models._base import FeatureModel, checked_weights, without_targets
+from kernelsieve.models.passes import finite
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.given import lazy_on_dask
 
@@ -142,11 +143,11 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         self._fit_features(shown)
         small = n * self.features_.n_components_ <= LARGEST_IN_MEMORY
         if self.batch_rows is None and small:
-            Z = stacked(self._map_blocks(lambda Z, _: Z, rows))
+            Z = stacked(self.passes.map(lambda Z, _: Z, rows))
             self._start(Z, sample_weight)
         else:
             self._by_passes(rows)
-        found = self._map_blocks(_Nearest(self.cluster_centers_), rows)
+        found = self.passes.map(_Nearest(self.cluster_centers_), rows)
         self.labels_ = np.concatenate([labels for labels, _ in found])
         self.inertia_ = float(sum(inertia for _, inertia in found))
         return self
@@ -170,7 +171,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         few = keyed_rows(rows.shape[0], max(size, self.n_clusters), seed, "starts")
         tol = self._start(self.features_.transform_block(rows[few]))
         for iteration in range(self.max_iter):
-            sums = self._reduce(_Clusters(self.cluster_centers_), rows, f"Pass {iteration + 1}")
+            sums = self.passes.reduce(
+                _Clusters(self.cluster_centers_), rows, f"Pass {iteration + 1}"
+            )
             filled = sums[:, -1] > 0  # a centre that lost all its rows stays where it is
             centres = self.cluster_centers_.copy()
             centres[filled] = sums[filled, :-1] / sums[filled, -1:]
@@ -192,7 +195,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        parts = self._map_blocks(_Nearest(self.cluster_centers_), self._valid_rows(X))
+        parts = self.passes.map(_Nearest(self.cluster_centers_), self._valid_rows(X))
         return np.concatenate([labels for labels, _ in parts])
 
     @lazy_on_dask
@@ -209,7 +212,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMix
         """
         check_is_fitted(self)
         X, centres = self._valid_rows(X), self.cluster_centers_
-        parts = self._map_blocks(lambda Z, _: np.sqrt(_squared_distances(Z, centres)), X)
+        parts = self.passes.map(lambda Z, _: np.sqrt(_squared_distances(Z, centres)), X)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     @property

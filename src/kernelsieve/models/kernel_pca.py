@@ -17,6 +17,7 @@ from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.operators import dense
 from kernelsieve.models._base import FeatureModel
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.passes import check_gram
 from kernelsieve.sources.base import Source
 from kernelsieve.sources.given import lazy_on_dask
 from kernelsieve.sources.views import Mapped
@@ -122,8 +123,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FeatureModel)
         rows = self._rows_for_map(X, y)
         self.__dict__.pop("inverse_", None)
         self._fit_features(rows)
-        self._check_gram(self.features_.n_components_)
-        problem = self._reduce(
+        check_gram(self.features_.n_components_, self.n_jobs)
+        problem = self.passes.reduce(
             lambda Z, block: NormalEquations.of_block(Z, np.empty((len(block), 0))), rows
         ).centred(True)
         values, vectors = leading_eigenvectors(problem.gram, min(wanted, len(problem.gram)))

@@ -22,6 +22,7 @@ from kernelsieve.models.classifier import FeatureClassifier, Signs
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.predictor import Scores, ridge_scores
+from kernelsieve.models.ridge_solve import left_out_residuals
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.changed import recoded
 from kernelsieve.sources.given import as_source, lazy_on_dask
@@ -201,7 +202,7 @@ class KernelRidgeClassifier(FeatureClassifier):
             rows.expect(few)
             self.ridge_ = ridge.fit(targets)
             seen, signs_seen = rows.take(few), targets.take(few)
-            residuals = self.ridge_.left_out_residuals(signs_seen, seen.weights)
+            residuals = left_out_residuals(self.ridge_.on_features, signs_seen, seen.weights)
             self._take(self._left_out_calibration(seen, signs_seen, residuals))
         self.features_ = self.ridge_.features_
         return self

@@ -28,11 +28,12 @@ from kernelsieve.models._base import (
     FeatureModel,
     checked_order,
     columns_of,
-    finite,
 )
 from kernelsieve.models.execute import check_plan, execute
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.passes import finite, rows_per_block
 from kernelsieve.models.predictor import Predictor
+from kernelsieve.models.ridge_solve import accumulate
 from kernelsieve.models.scores import Regressor
 from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.given import as_source, lazy_on_dask
@@ -277,7 +278,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
             cv=list(self.cv) if isinstance(self.cv, Iterator) else self.cv,
             fit_intercept=self.fit_intercept,
             fit=self._fit_map,
-            block_rows=self._rows_per_block(rows.shape[0]),
+            block_rows=rows_per_block(self.block_rows, rows.shape[0]),
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
@@ -372,7 +373,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
         """Fit a map as the ridge does; also the normal equations of the targets on it."""
         model = self._ridge(features, alpha=float(np.min(self._checked_alphas())))
         model._fit_features(rows)
-        return model.features_, model._accumulate(rows)
+        return model.features_, accumulate(model.passes, rows)
 
     def _checked_alphas(self) -> NDArray[np.float64]:
         if self.alphas is None:
@@ -448,7 +449,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
     ) -> Any:
         """What the kernel predicts, and the linear part."""
         mean = predicted[0] if with_deviation else predicted
-        size = self._rows_per_block(rows.shape[0])
+        size = rows_per_block(self.block_rows, rows.shape[0])
         parts = np.concatenate(list(rows.map(partial(_linear_block, linear), size, 1)))
         mean = mean + parts.reshape(mean.shape).astype(mean.dtype)
         return (mean, predicted[1]) if with_deviation else mean

@@ -211,7 +211,7 @@ class KernelSVC(FeatureClassifier):
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        parts = self._map_blocks(lambda Z, _: self.svc_.decision_function(Z), X)
+        parts = self.passes.map(lambda Z, _: self.svc_.decision_function(Z), X)
         return np.concatenate(parts).astype(X.dtype, copy=False)
 
     def _row_scores(self) -> Scores:

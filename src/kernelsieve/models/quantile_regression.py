@@ -18,7 +18,8 @@ from kernelsieve._validation import check_count, check_coverage, check_positive
 from kernelsieve.features import AutoFeatures, FeatureMap
 from kernelsieve.learning.judge import Judge
 from kernelsieve.linalg.operators import dense
-from kernelsieve.models._base import FeatureModel, finite, numbers_of, times
+from kernelsieve.models._base import FeatureModel, numbers_of
+from kernelsieve.models.passes import finite, times
 from kernelsieve.models.scores import unit_of
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.given import lazy_on_dask
@@ -269,7 +270,7 @@ class KernelQuantileRegressor(RegressorMixin, FeatureModel):
         """
         check_is_fitted(self)
         X = self._valid_rows(X)
-        parts = self._map_blocks(lambda Z, _: times(Z, self.coef_), X)
+        parts = self.passes.map(lambda Z, _: times(Z, self.coef_), X)
         values = np.concatenate(parts) + self.intercept_.astype(X.dtype)
         values = np.sort(finite(values, "the predictions"), axis=1)
         return values[:, 0] if np.ndim(self.quantiles) == 0 else values

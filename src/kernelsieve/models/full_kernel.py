@@ -1,11 +1,10 @@
-"""The ridge of the full kernel: which preconditioner, which float type, and whether it pays."""
+"""The ridge of the full kernel: which preconditioner, which float type, which iterations."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from kernelsieve.linalg.iterative_ridge import (
 )
 from kernelsieve.linalg.solvers import Solution
 from kernelsieve.models._streamed_kernel import StreamedKernelMatrix
+from kernelsieve.models.passes import FeaturePasses
 from kernelsieve.sources.base import ArraySource, Block, Source
 from kernelsieve.sources.blocks import targets_of
 
@@ -47,11 +47,6 @@ SOLVE_WORK, ITERATIONS = 6e10, (4, 40)  # of one solve in the learned default
 # of K whose product tells how long they take.
 FEWEST_PASSES, TIMED_COLUMNS = 16, 256
 FLOAT64_COST = 3.0  # of a product in float64, in products in float32
-JUDGES = 2000  # rows at which the features are compared with the kernel
-# Residuals at which predictions hardly change any more: relative to the error of the features, in
-# deviations of the target, and at most; after the trial they fall to a third.
-UNSOLVED, LARGEST_TOL, AUTO_SHARE = 0.03, 3e-3, 1.0 / 3.0
-LOCAL_WORTH = 0.02  # and one that is worth a search for neighbours among all rows
 
 Array = NDArray[np.float64]
 
@@ -69,12 +64,15 @@ class Stop:
         The value of ``time.monotonic()`` after which none begins.
     quiet : bool
         Whether nobody is warned of a residual above ``tol``.
+    time_limit : float, optional
+        The seconds that a user has set, to tell when they are over.
     """
 
     tol: float
     max_iter: int
     deadline: float = math.inf
     quiet: bool = False
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,13 +103,22 @@ class FullKernel:
     n_jobs: int | None
     verbose: int
 
+    @classmethod
+    def of(
+        cls, passes: FeaturePasses, n_rows: int, alpha: float, fit_intercept: bool, seed: int
+    ) -> FullKernel:
+        """That of the kernel of a fitted map, for so many rows."""
+        features, size = passes.features, passes.rows_per_block(n_rows)
+        options = (alpha, fit_intercept, size, seed, passes.n_jobs, passes.verbose)
+        return cls(features.kernel_, features, *options)
+
     def solve(self, rows: Block, stop: Stop, start: Array | None = None) -> tuple[Solution, Array]:
         """Dual coefficients of the rows, of shape (n, m), and intercepts.
 
         ``start`` is a guess of the dual coefficients.
         """
         exact = Block(rows.X.astype(np.float64, copy=False), rows.y, rows.weights)
-        if len(rows) <= LARGEST_KERNEL_MATRIX:
+        if self.at_once(len(rows)):
             return solve_exact_at_once(
                 self.kernel, exact, self.alpha, self.fit_intercept, self.n_jobs
             )
@@ -241,6 +248,10 @@ class FullKernel:
         work = LANDMARK_PRODUCTS * product_work(self.kernel, n_rows, n_columns)
         return int(min(math.sqrt(work / n_rows), KEPT_BYTES / (8 * n_rows)))
 
+    def at_once(self, n_rows: int) -> bool:
+        """Whether one Cholesky factor of the kernel matrix solves it."""
+        return n_rows <= LARGEST_KERNEL_MATRIX
+
     def affordable(self, n_rows: int, n_columns: int) -> bool:
         """Whether some tens of iterations take seconds rather than minutes."""
         return product_work(self.kernel, n_rows, n_columns) <= MOST_WORK
@@ -262,59 +273,6 @@ class _InFloat64:
         return self.features.transform_block(X.astype(np.float64, copy=False))
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The full kernel on some of the rows, judged at the others.
-
-    Attributes
-    ----------
-    alpha : float
-    dual : ndarray of shape (n_known, m)
-        Coefficients of the rows that are known.
-    intercepts : ndarray of shape (m,)
-    unsolved : float
-        The relative residual of the linear system.
-    residuals : ndarray of shape (n_apart, m)
-        At the other rows.
-    """
-
-    alpha: float
-    dual: Array
-    intercepts: Array
-    unsolved: float
-    residuals: Array
-
-
-def trials(
-    full: FullKernel,
-    known: Block,
-    apart: Block,
-    alphas: Sequence[float],
-    stop: Stop,
-) -> list[Trial]:
-    """Solve for the kernel on some of the rows with falling alphas; the next starts from the last.
-
-    No smaller one is tried after a residual above ``stop.tol``.
-    """
-    found: list[Trial] = []
-    matrix = KernelMatrix(
-        full.kernel,
-        apart.X.astype(np.float64),
-        known.X.astype(np.float64),
-        dtype=np.float64,
-        n_jobs=full.n_jobs,
-    )
-    shared = replace(full, features=full.preconditioner(known))
-    for alpha in alphas:
-        start = found[-1].dual if found else None
-        solution, intercepts = replace(shared, alpha=alpha).solve(known, stop, start)
-        residuals = apart.y - (matrix @ solution.values + intercepts)
-        found.append(Trial(alpha, solution.values, intercepts, solution.residual, residuals))
-        if solution.residual > stop.tol or time.monotonic() > stop.deadline:
-            break
-    return found
-
-
 def narrowed(dual: Array, targets: Array, tol: float) -> NDArray[Any]:
     """Dual coefficients in float32 if they and kernel values may be rounded to it.
 
@@ -324,18 +282,6 @@ def narrowed(dual: Array, targets: Array, tol: float) -> NDArray[Any]:
     rounding = float(np.finfo(np.float32).eps) * np.linalg.norm(dual, axis=0)
     harmless = (rounding <= 0.1 * tol * targets.std(axis=0)).all()
     return dual.astype(np.float32) if harmless and len(dual) > LARGEST_KERNEL_MATRIX else dual
-
-
-def judge_tol(residuals: Array, targets: Array) -> float:
-    """The residual to solve for, so that what is unsolved is little beside the errors."""
-    spread = float(np.mean(np.var(targets, axis=0)))
-    error = math.sqrt(float(np.mean(residuals**2)) / spread) if spread > 0 else 1.0
-    return float(np.clip(UNSOLVED * error, 1e-9, LARGEST_TOL))
-
-
-def mean_square(residuals: Array, weights: Array | None) -> float:
-    """The weighted mean of squared residuals over rows and outputs."""
-    return float(np.average(np.mean(residuals**2, axis=1), weights=weights))
 
 
 def pivots(

@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from kernelsieve._validation import valid_rows
 from kernelsieve.linalg.operators import dense
+from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_solve import unseen_part
 from kernelsieve.sources.marginals import Marginals
 
 
@@ -49,6 +53,48 @@ class Drift:
             f"most in column {worst} ({self.columns[worst]:.1%} of the rows); the features leave "
             f"out {self.unseen:.1%}"
         )
+
+
+def drift(model: KernelRidge, X: Any) -> Drift:
+    """Report how far rows are from those of the fit.
+
+    Parameters
+    ----------
+    model : KernelRidge
+        Fitted.
+    X : {array-like, sparse matrix} of shape (n, d)
+
+    Returns
+    -------
+    Drift
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelsieve import AdaptiveFeatures, KernelRidge, drift
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = KernelRidge(AdaptiveFeatures(50, random_state=0)).fit(X, X[:, 0])
+    >>> drift(model, X + 10.0).outside
+    1.0
+    """
+    check_is_fitted(model)
+    X = valid_rows(model, X, reset=False)
+    if model.marginals_ is None:
+        raise ValueError(
+            f"the model knows no ranges of its {model.n_features_in_:,} columns: they are kept "
+            "for at most 4,096"
+        )
+    outside, missing = outside_range(X, model.marginals_)
+    kernel = model.kernel_
+    trace = kernel.diag(X).astype(np.float64)
+    unseen = model.passes.map(lambda Z, block: unseen_part(kernel, block.X, Z), X)
+    return Drift(
+        float(trace[outside.any(axis=1)].sum() / trace.sum()),
+        outside.mean(axis=0),
+        missing,
+        float(np.concatenate(unseen).sum() / trace.sum()),
+        len(trace),
+    )
 
 
 def outside_range(X: Any, marginals: Marginals) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
