@@ -39,13 +39,13 @@ MAY_USE: dict[str, set[str]] = {
     "engine": DATA | {"kernels", "products", "diagnostics"},
     "paper": PRODUCTS,
     "features": PRODUCTS | {"paper", "diagnostics"},
-    "tuning": ESTIMATORS,
-    "models": ESTIMATORS | {"tuning"},
-    "tables": ESTIMATORS | {"tuning", "models", "explanation"},
-    "persistence": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
-    "export": ESTIMATORS | {"tuning", "models", "tables", "__init__"},  # for the version
+    "learning": ESTIMATORS,
+    "models": ESTIMATORS | {"learning"},
     "plots": ESTIMATORS | {"models"},
-    "explanation": ESTIMATORS | {"tuning", "models", "plots"},
+    "explanation": ESTIMATORS | {"learning", "models", "plots"},
+    "tables": ESTIMATORS | {"learning", "models", "explanation"},
+    "persistence": ESTIMATORS | {"learning", "models", "tables", "__init__"},  # for the version
+    "export": ESTIMATORS | {"learning", "models", "tables", "__init__"},  # for the version
     "datasets": {*HELPERS, "sources"},
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,
