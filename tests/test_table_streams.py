@@ -226,7 +226,7 @@ def test_a_table_beyond_the_memory_is_refused(tmp_path: Path) -> None:
 def test_sparse_files_are_read_in_batches(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(svmlight, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(svmlight, "PARSED_ENTRIES", 100)
     X = sp.random(300, 20, density=0.2, random_state=0, format="csr")
     dump_svmlight_file(X, np.asarray(X.sum(axis=1)).ravel(), str(tmp_path / "plain.svm"))
     content = (tmp_path / "plain.svm").read_bytes()
