@@ -544,10 +544,10 @@ def _print_fit(model: TableModel, out: Path, details: bool) -> None:
     from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
-    plan = str(getattr(model, "plan_", ""))  # why this model was chosen, in a sentence or a few
+    plan = "" if model.plan_ is None else f"Plan:      {model.plan_.words(error=False)}"
     parts = [
         summary_lines(facts),
-        [part for line in plan.splitlines() for part in wrap(line, 80)],
+        wrap(plan, 80, subsequent_indent=" " * 11),
         verdict_lines(facts),
         confusion_lines(facts),
         column_lines(facts, SHOWN_COLUMNS),

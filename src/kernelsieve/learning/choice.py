@@ -250,7 +250,7 @@ def _linear(
     setting = sides.setting
     if wanted.classes or not wanted.fit_intercept or not setting.rows.resident or budget.late():
         return False, choice
-    if len(sides.among) < 4:
+    if len(sides.among) < 4 or setting.rows.target_shape != (1,):
         return False, choice
     known, apart = sides.known_and_apart()
     if setting.judge.free:  # few rows: those that judge must not have been seen

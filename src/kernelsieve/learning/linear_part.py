@@ -69,6 +69,16 @@ class LinearPart(Persistent):
         some = keyed_rows(rows.shape[0], MOST_ROWS, seed, "linear part")
         return cls.fit(rows.take(np.sort(some)))
 
+    @property
+    def slopes(self) -> Array:
+        """The coefficients of a single target, of shape (d,)."""
+        return self.coefficients[:, 0]
+
+    @property
+    def constant(self) -> float:
+        """The value of a single target where all columns are 0."""
+        return float(self.intercepts[0] - self.centers @ self.slopes)
+
     def __call__(self, X: Any) -> Array:
         """The values at rows, of shape (n, m)."""
         centred = np.asarray(X, dtype=np.float64) - self.centers

@@ -145,7 +145,15 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        order: Any = None,
+    ) -> Self:
         """Fit the map, the ridge and the calibration of probabilities.
 
         Parameters
@@ -154,7 +162,12 @@ class KernelRidgeClassifier(FeatureClassifier):
         y : array-like of shape (n,), optional
             Labels; None takes those of a source.
         sample_weight : array-like of shape (n,), optional
-            Multiplies the squared errors. The map does not see it.
+            Multiplies the losses. A map that is given does not see it.
+        groups : array-like of shape (n,), optional
+            While the kernel is learned, rows of one group (a patient, a customer) are never split
+            between those that choose and those that judge.
+        order : array-like of shape (n,), optional
+            Times: while the kernel is learned, rows that judge are later than rows that choose.
 
         Returns
         -------
@@ -177,7 +190,11 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.plan_: Plan | None = None
         max_order = checked_order(self.max_order, self.features is None, rows)
         if self.features is None and not rows.sparse:
-            self._fit_plan(rows, targets, ridge, max_order)
+            self._fit_plan(rows, targets, ridge, max_order, groups, order)
+        elif groups is not None or order is not None:
+            raise ValueError(
+                "groups and order are for a learned kernel of dense rows: leave out features"
+            )
         else:
             n = rows.shape[0]
             few = np.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).astype(int)
@@ -190,12 +207,19 @@ class KernelRidgeClassifier(FeatureClassifier):
         return self
 
     def _fit_plan(
-        self, rows: Source, targets: Source, ridge: KernelRidge, max_order: int | None
+        self,
+        rows: Source,
+        targets: Source,
+        ridge: KernelRidge,
+        max_order: int | None,
+        groups: Any,
+        order: Any,
     ) -> None:
         """Choose what to fit, fit it to all rows, and calibrate on rows that were left out."""
         n = rows.shape[0]
         labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
-        judge = Judge(n, root_seed(self.random_state), labels=labels)
+        belongs, times = (None if one is None else np.asarray(one) for one in (groups, order))
+        judge = Judge(n, root_seed(self.random_state), labels, belongs, times)
         budget, plan, columns = Budget(self.time_limit), self.plan, columns_of(targets)
         if plan is None:
             plan = choose(columns, judge, budget.for_choice(n), self._wanted(max_order))
@@ -207,7 +231,9 @@ class KernelRidgeClassifier(FeatureClassifier):
         held, outputs = found.calibration, targets.target_shape or ()
         seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
         weights = targets.take(held.rows).weights
-        self._take(self._calibration(seen.y, held.predicted.reshape(shape), weights))
+        calibration = self._calibration(seen.y, held.predicted.reshape(shape), weights)
+        self._take(calibration)
+        self.plan_ = found.plan.shifted(calibration.shifts)
 
     def _wanted(self, max_order: int | None) -> Wanted:
         alphas = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -150,7 +151,7 @@ class KernelRidgeCV(Regressor, FeatureModel):
         "gamma_": optional(number(0.0)),
         "best_rmse_": number(),
         "target_transform_": instance(TargetTransform, None),
-        "linear_": instance(LinearPart, None, d="n_columns"),
+        "linear_": optional(instance(LinearPart, d="n_columns")),
         "plan_": instance(Plan, None),
         "cv_results_": table(
             {
@@ -395,6 +396,40 @@ class KernelRidgeCV(Regressor, FeatureModel):
         if self.linear_ is not None:
             predicted = self._plus_linear(self.linear_, rows, predicted, return_std)
         return predicted if transform is None else transform.back(predicted, return_std)
+
+    def learned_target(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        """What the ridge is fitted to: the transformed target, less the linear part.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        y : ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        values = np.asarray(y, dtype=np.float64)
+        values = values if self.target_transform_ is None else self.target_transform_(values)
+        return values if self.linear_ is None else values - self.linear_(X)[:, 0]
+
+    def with_ridge(self, ridge: KernelRidge) -> Self:
+        """Return the same model with another fitted ridge on the same features.
+
+        Parameters
+        ----------
+        ridge : KernelRidge
+            Fitted to what ``learned_target`` gives.
+
+        Returns
+        -------
+        KernelRidgeCV
+        """
+        other = copy.copy(self)
+        other.model_, other.features_ = ridge, ridge.features_
+        other.coef_, other.intercept_ = ridge.coef_, ridge.intercept_
+        return other
 
     def _plus_linear(
         self, linear: LinearPart, rows: Source, predicted: Any, with_deviation: bool

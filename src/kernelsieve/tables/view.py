@@ -12,7 +12,6 @@ from kernelsieve.explanation.sums import Input
 from kernelsieve.explanation.views import Groups, View, marginals_of
 from kernelsieve.learning.target_transform import target_label
 from kernelsieve.tables.categories import Category
-from kernelsieve.tables.columns import Time
 from kernelsieve.tables.table import as_table
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
     if column is None:
         return rows[:, 0]
     values = column.mean + column.scale * rows[:, 0]
-    if isinstance(column, Time) and column.is_whole:
+    if column.kind == "time" and column.is_whole:
         return _times(values, rows)
     # A few digits more than float32 holds are rounding.
     shown = np.array([float(f"{x:.9g}") for x in values])

@@ -30,7 +30,7 @@ LEARNABLE = ("laplacian", "matern32", "matern52", "gaussian")
 SCREENED_ROWS = 500
 SCREENED_ITERATIONS = 30
 # Families whose search begins where that of another has ended, and ends soon.
-KIN, KIN_ITERATIONS = {"matern32": "matern52", "gaussian": "matern52"}, 10
+KIN, KIN_ITERATIONS = {"matern32": "matern52", "gaussian": "matern52"}, 20
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FEW_COLUMNS = 32  # are never too many
