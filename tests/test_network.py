@@ -102,8 +102,8 @@ def test_says_whether_the_expectation_is_the_kernel(kernel: Any) -> None:
     features = NetworkFeatures(3, kernel=kernel, random_state=0).fit(X)
     angles = (np.arange(2**16) + 0.5) * (2.0 * np.pi / 2**16)
     circle = np.stack([np.cos(angles), np.sin(angles)])
-    Z = np.empty((8, features.n_components_ - features._network.directions.shape[1] + 2**16))
-    replace(features._network, directions=circle).fill(X, Z)
+    Z = np.empty((8, features.n_components_ - features.network_.directions.shape[1] + 2**16))
+    replace(features.network_, directions=circle).fill(X, Z)
     K = kernel(X)
     exact = np.abs(Z @ Z.T - K).max() < 1e-4 * K.max()
     assert features.unbiased_ == exact

@@ -80,7 +80,7 @@ def test_says_whether_the_expectation_is_the_kernel(kernel: Any) -> None:
     """In the plane the expectation is a mean over the circle, which many directions give."""
     X, new = points(20, 2), points(7, 2, seed=5)
     features = ResidualFeatures(8, kernel=kernel, oversample=1, random_state=0).fit(X)
-    network = features.random_map_._network
+    network = features.random_map_.network_
     angles = (np.arange(2**14) + 0.5) * (2.0 * np.pi / 2**14)
     circle = replace(network, directions=np.stack([np.cos(angles), np.sin(angles)]))
 

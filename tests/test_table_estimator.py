@@ -19,12 +19,14 @@ from typer.testing import CliRunner
 
 import kernelsieve
 from kernelsieve import TableModel, cli
+from kernelsieve.learning.judge import Split
 from kernelsieve.tables.categories import MEANS_ABOVE, Category
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.inspection import inspected
+from kernelsieve.tables.predictions import Answers
 from kernelsieve.tables.readers import read_table
 from kernelsieve.tables.table import TableError, TableNotice
-from kernelsieve.tables.verdict import _timed, row_losses, summary, verdict_lines
+from kernelsieve.tables.verdict import _on_splits, row_losses, summary, verdict_lines
 
 QUICK: dict[str, Any] = {"n_components": 40, "gamma": 0.05, "alpha": 0.01}
 
@@ -209,28 +211,42 @@ def test_worse_than_a_constant_is_said() -> None:
 
 
 def test_losses_of_classes_not_known_to_a_model() -> None:
-    found = row_losses(
-        np.array([[0.25, 0.75]] * 3), np.array(["a", "c"]), np.array(["a", "b", "c"])
-    )
+    answers = Answers.of_chances(np.array(["a", "c"]), np.array([[0.25, 0.75]] * 3))
+    found = row_losses(answers, np.array(["a", "b", "c"]))
     np.testing.assert_allclose(found[[0, 2]], -np.log([0.25, 0.75]))
     assert found[1] > 30
+
+
+class Noted:
+    """What a model and its clones note."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def __sklearn_clone__(self) -> Noted:
+        return self
 
 
 class Counting(Ridge):
     """Notes how many threads the libraries would use while it is fitted."""
 
+    def __init__(self, noted: Noted | None = None) -> None:
+        super().__init__()
+        self.noted = noted
+
     def fit(self, X: Any, y: Any) -> Counting:
-        self.threads_ = {pool["num_threads"] for pool in threadpool_info()}
+        assert self.noted is not None
+        self.noted.threads = {pool["num_threads"] for pool in threadpool_info()}
         return super().fit(X, y)
 
 
 def test_the_other_models_keep_to_the_threads() -> None:
     X, y = np.eye(4), np.arange(4.0)
-    model = Counting()
+    rows, noted = np.arange(4), Noted()
     with threadpool_limits(2):
         for n_jobs in (1, 2):
-            _timed(model, X, X, y, y, n_jobs)
-            assert model.threads_ == {min(n_jobs, 2)}
+            _on_splits(Counting(noted), X, y, [Split(rows, rows)], "regression", n_jobs)
+            assert noted.threads == {min(n_jobs, 2)}
 
 
 @pytest.mark.parametrize("target", ["rent", "town"])

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernelsieve.tables.learned import LearnedRidge
 from sklearn.datasets import dump_svmlight_file
 from support.tables import flats, written
 from typer.testing import CliRunner
 
 import kernelsieve
-from kernelsieve import AdaptiveFeatures, KernelRidge, TableModel, cli
+from kernelsieve import AdaptiveFeatures, KernelRidge, KernelRidgeCV, TableModel, cli
+from kernelsieve.kernels import Product
+from kernelsieve.learning.plan import Plan, Solver
 from kernelsieve.sources import svmlight
-from kernelsieve.tables import model as table_model
-from kernelsieve.tables import readers, sampling, text_files
+from kernelsieve.tables import large, readers, sampling, text_files
 from kernelsieve.tables.batches import predict_batches
 from kernelsieve.tables.facts import monomial_facts
 from kernelsieve.tables.readers import read_batches, read_table
@@ -146,9 +146,11 @@ def test_products_beside_a_linear_part_are_listed() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     y = 5.0 * X[:, 0] + X[:, 1] * X[:, 2]
-    learned = LearnedRidge().fit(X, y)
+    plan = Plan(Product(0.1), 1.0, Solver("landmarks", 20), linear=True)
+    learned = KernelRidgeCV(plan=plan, random_state=0).fit(X, y)
     features = AdaptiveFeatures(40, kernel="poly", degree=2, rotate=False, random_state=0)
-    learned.model_ = KernelRidge(features, alpha=1e-3).fit(X, y - learned.linear(X))
+    ridge = KernelRidge(features, alpha=1e-3).fit(X, learned.learned_target(X, y))
+    learned = learned.with_ridge(ridge)
     names = np.array(["a", "b", "c"], dtype=object)
     assert monomial_facts(learned, X, names, 0)["names"][0] == "b c"
 
@@ -226,7 +228,7 @@ def test_a_table_beyond_the_memory_is_refused(tmp_path: Path) -> None:
 def test_sparse_files_are_read_in_batches(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(svmlight, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(svmlight, "PARSED_ENTRIES", 100)
     X = sp.random(300, 20, density=0.2, random_state=0, format="csr")
     dump_svmlight_file(X, np.asarray(X.sum(axis=1)).ravel(), str(tmp_path / "plain.svm"))
     content = (tmp_path / "plain.svm").read_bytes()
@@ -311,7 +313,7 @@ def test_a_target_that_is_not_always_a_number_is_refused(tmp_path: Path) -> None
 def test_rows_beyond_those_for_each_feature_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_model, "ROWS_PER_FEATURE", 10)
+    monkeypatch.setattr(large, "ROWS_PER_FEATURE", 10)
     path = written(tmp_path / "a.csv", flats(900))
     model = TableModel("rent", sample_rows=100, **QUICK)
     (note,) = noted(lambda: model.fit_file(path))
@@ -323,7 +325,7 @@ def test_rows_beyond_those_for_each_feature_are_left_out(
 def test_a_time_limit_ends_a_pass_over_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_model, "SOLVED_ROWS", 100)
+    monkeypatch.setattr(large, "SOLVED_ROWS", 100)
     path = written(tmp_path / "a.parquet", flats(900))
     model = TableModel("rent", sample_rows=100, time_limit=1e6, **QUICK)
 

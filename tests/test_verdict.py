@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from kernelsieve.tables.predictions import Answers
 from kernelsieve.tables.verdict import Ranking, row_losses, says_something, summary
 
 Array = NDArray[np.float64]
@@ -33,11 +34,15 @@ def classes(n: int, seed: int, shift: float) -> tuple[dict[str, Array], Ranking]
     """Overconfident probabilities of a class that three rows of ten have."""
     rng = np.random.default_rng(seed)
     y = (np.arange(n) < 0.3 * n).astype(int)
-    losses = {"constant": row_losses(np.tile([0.7, 0.3], (n, 1)), np.arange(2), y)}
+    losses = {
+        "constant": row_losses(Answers.of_chances(np.arange(2), np.tile([0.7, 0.3], (n, 1))), y)
+    }
     chances = {}
     for name in NAMES:
         chance = 1.0 / (1.0 + np.exp(0.5 - 3.0 * (rng.normal(size=n) + shift * y)))
-        losses[name] = row_losses(np.column_stack([1.0 - chance, chance]), np.arange(2), y)
+        losses[name] = row_losses(
+            Answers.of_chances(np.arange(2), np.column_stack([1.0 - chance, chance])), y
+        )
         chances[name] = chance
     return losses, Ranking(y == 1, chances)
 

@@ -161,7 +161,7 @@ def test_products_of_directions_are_not_explained_as_products_of_columns() -> No
     X = points(60)
     features = RowNormFeatures(20, kernel=ArcCosine(1), random_state=0)
     model = KernelRidge(features).fit(X, X[:, 0])
-    with pytest.raises(NotProductsError, match="lengths"):
+    with pytest.raises(NotProductsError, match="not products of columns"):
         products_of(model)
 
 

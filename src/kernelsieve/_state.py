@@ -120,6 +120,8 @@ def instance(*classes: type | None, fitted: bool = False, **attributes: str) -> 
     --------
     >>> instance(str, None)(None, "name", {}) is None
     True
+    >>> instance(np.ndarray, None, n="size")(None, "values", {"n": 3}) is None
+    True
     """
     kinds = tuple(type(None) if each is None else each for each in classes)
 
@@ -127,6 +129,8 @@ def instance(*classes: type | None, fitted: bool = False, **attributes: str) -> 
         if not isinstance(value, kinds):
             names = " or ".join("None" if each is None else each.__name__ for each in classes)
             wrong(where, f"is a {type(value).__name__}, not {names}")
+        if value is None:
+            return value
         if fitted and not is_fitted(value):
             wrong(where, "is not fitted")
         for size, attribute in attributes.items() if value is not None else ():

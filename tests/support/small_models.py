@@ -55,6 +55,7 @@ from kernelsieve.kernels import (
     Zonal,
 )
 from kernelsieve.kernels.warps import Warp
+from kernelsieve.learning.plan import Plan, Solver
 
 N_ROWS, N_COLUMNS = 60, 4
 
@@ -103,6 +104,10 @@ def _continued() -> KernelRidge:
     features = RowNormFeatures(12, random_state=0).fit(rows())
     model = KernelRidge(features, alpha=0.1).partial_fit(rows(), target(rows()))
     return model.partial_fit(rows(5), target(rows(5)))
+
+
+def _plan(**options: Any) -> Plan:
+    return Plan(Product([1.0, 0.5, 2.0, 0.0]), 0.1, Solver("landmarks", 12), **options)
 
 
 def _two_views(**options: Any) -> KernelCCA:
@@ -331,6 +336,13 @@ MODELS: dict[str, Build] = {
             cv=3,
         ),
         y=target,
+    ),
+    "ridge cv, learned": lambda: _fit(KernelRidgeCV(random_state=0), y=target),
+    "ridge cv, learned, beside a linear part": lambda: _fit(
+        KernelRidgeCV(plan=_plan(linear=True), random_state=0), y=lambda X: np.exp(target(X))
+    ),
+    "classifier, learned": lambda: _fit(
+        KernelRidgeClassifier(random_state=0), y=partial(labels, count=3)
     ),
     "intervals": lambda: _fit(
         ConformalRegressor(KernelRidge(RowNormFeatures(12, random_state=0)), random_state=0),

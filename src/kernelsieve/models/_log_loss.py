@@ -17,6 +17,7 @@ from kernelsieve.learning.plan import HeldOut, Plan
 from kernelsieve.learning.weights import shares
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
 from kernelsieve.models.kernel_ridge import KernelRidge
+from kernelsieve.models.ridge_refine import ExactRidge
 from kernelsieve.sources.base import Block, Source
 
 Array = NDArray[np.float64]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -475,4 +476,4 @@ class KernelRidgeCV(Regressor, FeatureModel):
 
 
 def _linear_block(linear: LinearPart, block: Block) -> NDArray[np.float64]:
-    return linear(block.X)
+    return linear(block.X.toarray() if sp.issparse(block.X) else block.X)
