@@ -259,7 +259,7 @@ def _linear(
     known, apart = sides.known_and_apart()
     if setting.judge.free:  # few rows: those that judge must not have been seen
         known = np.setdiff1d(sides.among, apart)
-    known = sides.some(known, setting.options.final_rows)
+    known = sides.some(known, setting.options.known_rows)
     take = setting.rows.take
     with budget.step("linear part"):
         trial = try_linear(

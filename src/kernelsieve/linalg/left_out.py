@@ -70,9 +70,11 @@ def solve_judged(
     roots = np.ones(n)
     if weights is not None:  # a row without a weight is predicted, not fitted
         roots = np.sqrt(np.maximum(weights, 1e-12 * weights.max()))[order]
-    shifted = gram[np.ix_(order, order)].astype(np.float64, copy=False)
-    shifted *= roots[:, None]
-    shifted *= roots
+    in_order = bool((order[:-1] < order[1:]).all())  # a plain copy is far quicker than a gathered one
+    shifted = gram.astype(np.float64) if in_order else gram[np.ix_(order, order)].astype(np.float64)
+    if weights is not None:
+        shifted *= roots[:, None]
+        shifted *= roots
     shifted.flat[:: n + 1] += alpha
     lower = covariance_factor(shifted)
     right = np.vstack([(roots[:, None] * y[order]).T, roots])

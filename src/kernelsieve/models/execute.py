@@ -201,16 +201,17 @@ class _Run:
         n = self.rows.shape[0]
         judges = self.unseen if len(self.unseen) else np.arange(n)
         with self.budget.step("exact solve"):
-            whole = self.rows.take(np.arange(n))
+            # The judges last, as the factor wants them: nothing has to be put in order.
+            order = np.append(np.setdiff1d(np.arange(n), judges), judges)
+            whole = self.rows.take(np.arange(n)).take(order)
             X = whole.X.astype(np.float64, copy=False)
             gram = model.features_.kernel_.between(X, X, self.ridge.n_jobs)
-            solved = solve_judged(
-                gram, whole.y, whole.weights, alpha, self.ridge.fit_intercept, judges
-            )
+            last, fit_intercept = np.arange(n - len(judges), n), self.ridge.fit_intercept
+            solved = solve_judged(gram, whole.y, whole.weights, alpha, fit_intercept, last)
         model.adopt_exact(ExactRidge(whole.X, solved.dual, solved.intercepts))
         if not len(self.unseen) and not self.judge.free:  # a neighbour would tell too much
             return _Found(model, self._held_by_folds(gram, whole), alpha)
-        targets = whole.y[judges]
+        targets = whole.y[last]
         held = HeldOut(judges, targets, targets - solved.left_out, targets - solved.apart)
         return _Found(model, held, alpha)
 
