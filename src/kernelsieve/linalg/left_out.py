@@ -70,7 +70,8 @@ def solve_judged(
     roots = np.ones(n)
     if weights is not None:  # a row without a weight is predicted, not fitted
         roots = np.sqrt(np.maximum(weights, 1e-12 * weights.max()))[order]
-    in_order = bool((order[:-1] < order[1:]).all())  # a plain copy is far quicker than a gathered one
+    # A plain copy is far quicker than a gathered one.
+    in_order = bool((order[:-1] < order[1:]).all())
     shifted = gram.astype(np.float64) if in_order else gram[np.ix_(order, order)].astype(np.float64)
     if weights is not None:
         shifted *= roots[:, None]
