@@ -97,8 +97,8 @@ def _targets(rows: Array) -> Array:
     """The probabilities that rows of each class (a line) are fitted to, of shape (k, k).
 
     m rows of a class show no error rate below 1 / (m + 2) (Laplace); of k classes each gives a k-th
-    of that to the others. What a class gives to another it gets back, so the shares of the classes stay; only a
-    class without rows gets what a single row would be, and gives nothing.
+    of that to the others. What a class gives to another it gets back, so the shares of the classes
+    stay; only a class without rows gets a part of what a single row would be, and gives nothing.
     """
     doubt = rows / (rows + 2.0)
     given = np.minimum.outer(doubt, doubt)
