@@ -32,8 +32,8 @@ CALIBRATION_ROWS = 20_000
 class KernelRidgeClassifier(FeatureClassifier):
     """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
-    With a learned kernel the coefficients minimise the penalised log loss in place of the squared
-    errors, if that gives rows set apart better probabilities.
+    With a learned kernel the coefficients minimise the penalised log loss, unless squared errors
+    give rows set apart clearly better probabilities.
 
     Parameters
     ----------
