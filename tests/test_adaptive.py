@@ -335,8 +335,8 @@ def test_the_scale_of_the_target_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("y", "words"),
     [
-        (np.zeros(59), "59.*60"),
-        (np.zeros((61, 2)), "61.*60"),
+        (np.zeros(59), "60.*59"),
+        (np.zeros((61, 2)), "60.*61"),
         (np.where(np.arange(60) == 4, np.nan, 1.0), "y contains NaN"),
         (np.where(np.arange(60) == 4, np.inf, 1.0), "y contains NaN or infinity"),
         (1.0, "y"),

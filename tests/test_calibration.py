@@ -61,19 +61,29 @@ def test_calibration_is_the_best_slope_and_intercept() -> None:
 
 
 def test_few_rows_are_not_certain() -> None:
-    """Perfectly separated rows: m rows of the rarer class leave a doubt of 1 / (m + 2)."""
+    """Perfectly separated rows: a class of m rows gives the other half of 1 / (m + 2)."""
     for m, others in ((1, 20), (5, 5), (30, 1000)):
         places = np.repeat([0, 1], [others, m])
         found = chances_of(calibrate(np.where(places, 1.0, -1.0), places), np.array([-1.0, 1.0]))
-        assert found[1, 0] == pytest.approx(1.0 / (m + 2.0), rel=0.05)
-        assert found[0, 1] == pytest.approx(m / (m + 2.0) / others, rel=0.05)
+        assert found[1, 0] == pytest.approx(0.5 / (m + 2.0), rel=0.05)
+        assert found[0, 1] == pytest.approx(0.5 * m / (m + 2.0) / others, rel=0.05)
+
+
+def test_few_rows_do_not_move_the_scores_of_a_log_loss() -> None:
+    """Where hardly any row is in doubt, two of them would decide on all shifts."""
+    places = np.repeat([0, 1], [30, 30])
+    scores = np.where(places, 4.0, -4.0)
+    scores[[0, 1]] = 0.5
+    believed, plain = (calibrate(scores, places, logits=logits) for logits in (True, False))
+    moved = [abs(found.slope * found.shifts[0]) for found in (believed, plain)]
+    assert moved[0] < 0.5 * moved[1]
 
 
 def test_a_class_without_rows_keeps_a_chance() -> None:
     rng = np.random.default_rng(0)
     scores, places = rng.normal(size=(100, 3)), np.repeat([0, 1], 50)
     found = chances_of(calibrate(scores, places), scores)
-    assert found.sum(axis=0)[2] == pytest.approx(50.0 / 102.0, rel=0.01)
+    assert found.sum(axis=0)[2] == pytest.approx(50.0 / 102.0 / 3.0, rel=0.01)
 
 
 def test_scores_that_say_nothing_give_the_base_rate() -> None:

@@ -157,6 +157,8 @@ class FeatureMap(
             return source
         rows = self._validated(X, reset=True)
         y = None if y is None else np.asarray(y)
+        if y is not None and y.ndim == 0:
+            raise ValueError(f"y={y} is a single value: pass one target for each row of X")
         check_consistent_length(rows, y)
         return ArraySource(rows, y)
 

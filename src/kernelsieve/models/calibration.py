@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 # What is believed of the slope before any row is seen. It is near 1 for balanced targets +-1, and
 # larger for rare classes; this decides only where scores say nothing.
 SLOPE, SLOPE_DEVIATION = 1.0, 10.0
-# Of the biases, which matter where hardly any row is in doubt: a few of them would say too much.
+# Of the biases of scores that minimise a log loss, which matter where hardly any row is in doubt: a
+# few of them would say too much. Nothing is believed of those of other scores: a rare class needs
+# a large one.
 BIAS_DEVIATION = 0.5
 SMALLEST_SLOPE = 1e-3  # so that the order of the scores stays, whatever a few rows say
 MAX_ITER, TOL, HALVINGS = 200, 1e-13, 40
@@ -48,6 +50,7 @@ def calibrate(
     places: NDArray[np.int64],
     weights: Array | None = None,
     fit_intercept: bool = True,
+    logits: bool = False,
 ) -> Calibration:
     """Fit slope and intercepts to scores of rows that had no part in them.
 
@@ -60,6 +63,8 @@ def calibrate(
         How often each row occurred.
     fit_intercept : bool, default True
         False fits the slope only.
+    logits : bool, default False
+        Whether the scores minimise a log loss, so that biases should be near 0.
 
     Returns
     -------
@@ -80,7 +85,7 @@ def calibrate(
     # Weights whose mean is below 1 are relative: no row is less than one observation.
     seen = share * max(1.0, np.count_nonzero(share) / float(share.sum()))
     target = _targets(np.bincount(places, seen, n_classes).astype(np.float64))
-    problem = _Problem(columns, target[places], seen, fit_intercept)
+    problem = _Problem(columns, target[places], seen, fit_intercept, logits)
     parameters = problem.minimum()
     slope, biases = float(parameters[0]), parameters[1:]
     losses = -log_softmax(slope * columns + biases, axis=1)[np.arange(n), places]
@@ -91,9 +96,9 @@ def calibrate(
 def _targets(rows: Array) -> Array:
     """The probabilities that rows of each class (a line) are fitted to, of shape (k, k).
 
-    m rows of a class show no error rate below 1 / (m + 2) (Laplace), so that much belongs to other
-    classes. What a class gives to another it gets back, so the shares of the classes stay; only a
-    class without rows gets what a single row would be, and gives nothing.
+    m rows of a class show no error rate below 1 / (m + 2) (Laplace); of k classes each gives a k-th
+    of that to the others. What a class gives to another it gets back, so the shares of the classes
+    stay; only a class without rows gets a part of what a single row would be, and gives nothing.
     """
     doubt = rows / (rows + 2.0)
     given = np.minimum.outer(doubt, doubt)
@@ -107,15 +112,18 @@ def _targets(rows: Array) -> Array:
 class _Problem:
     """The penalised log loss as a convex function of the slope and the biases of the classes."""
 
-    def __init__(self, columns: Array, targets: Array, weights: Array, fit_intercept: bool) -> None:
+    def __init__(
+        self, columns: Array, targets: Array, weights: Array, fit_intercept: bool, logits: bool
+    ) -> None:
         self.columns, self.targets, self.weights = columns, targets, weights
         self.fit_intercept = fit_intercept
+        self.holding = 1.0 / BIAS_DEVIATION**2 if logits else 0.0
 
     def value(self, at: Array) -> float:
         logits = at[0] * self.columns + at[1:]
         losses = -np.einsum("ij,ij->i", self.targets, log_softmax(logits, axis=1))
-        slope, biases = (at[0] - SLOPE) / SLOPE_DEVIATION, at[1:] / BIAS_DEVIATION
-        return float(self.weights @ losses) + 0.5 * float(slope**2 + biases @ biases)
+        believed = ((at[0] - SLOPE) / SLOPE_DEVIATION) ** 2 + self.holding * (at[1:] @ at[1:])
+        return float(self.weights @ losses) + 0.5 * float(believed)
 
     def step(self, at: Array) -> tuple[Array, float]:
         """The step of Newton's method, and the decrease that it promises."""
@@ -124,13 +132,15 @@ class _Problem:
         left = w * (P - self.targets)
         gradient = np.append(np.vdot(left, F), left.sum(axis=0))
         gradient[0] += (at[0] - SLOPE) / SLOPE_DEVIATION**2
-        gradient[1:] += at[1:] / BIAS_DEVIATION**2
+        gradient[1:] += self.holding * at[1:]
         mean = np.einsum("ij,ij->i", P, F)[:, None]
         pulled = w * P * (F - mean)
         curved = np.empty((len(at), len(at)))
         curved[0, 0] = np.vdot(pulled, F) + 1.0 / SLOPE_DEVIATION**2
         curved[0, 1:] = curved[1:, 0] = pulled.sum(axis=0)
-        curved[1:, 1:] = np.diag((w * P).sum(axis=0) + 1.0 / BIAS_DEVIATION**2) - P.T @ (w * P)
+        curved[1:, 1:] = np.diag((w * P).sum(axis=0) + self.holding) - P.T @ (w * P)
+        # The same bias for all classes changes no loss: any curvature will do there.
+        curved[1:, 1:] += float(w.mean())
         free = np.ones(len(at), dtype=bool)
         free[1:] = self.fit_intercept
         free[0] = at[0] > SMALLEST_SLOPE or gradient[0] < 0.0

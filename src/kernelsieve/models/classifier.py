@@ -125,13 +125,15 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
             sharpness=self.sharpness_,
         )
 
-    def _calibration(self, labels: Any, scores: NDArray[Any], weights: Any) -> Calibration:
+    def _calibration(
+        self, labels: Any, scores: NDArray[Any], weights: Any, logits: bool = False
+    ) -> Calibration:
         """The slope and shifts of scores that these rows had no part in.
 
         The scores of the fit itself are overconfident.
         """
         places = np.searchsorted(self.classes_, column_or_1d(labels))
-        return calibrate(scores, places, weights, getattr(self, "fit_intercept", True))
+        return calibrate(scores, places, weights, getattr(self, "fit_intercept", True), logits)
 
     @lazy_on_dask
     def predict_proba(self, X: Any) -> NDArray[Any]:

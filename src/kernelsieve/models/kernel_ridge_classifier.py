@@ -233,7 +233,9 @@ class KernelRidgeClassifier(FeatureClassifier):
         held, outputs = found.calibration, targets.target_shape or ()
         seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
         weights = targets.take(held.rows).weights
-        calibration = self._calibration(seen.y, held.predicted.reshape(shape), weights)
+        calibration = self._calibration(
+            seen.y, held.predicted.reshape(shape), weights, logits=found.plan.loss == "log loss"
+        )
         self._take(calibration)
         self.plan_ = found.plan.shifted(calibration.shifts)
 
