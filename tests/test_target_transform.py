@@ -272,7 +272,7 @@ def test_tables_learn_prices(tmp_path):
     plain = TableModel("price", target_transform=None).fit(table)
     assert plain.model_.target_transform_ is None
     assert "Learned as" not in plain.summary()
-    with pytest.raises(ValueError, match="is for a regression with a learned"):
+    with pytest.raises(ValueError, match="is for a learned kernel of dense columns"):
         TableModel("price", target_transform="log", gamma=0.1).fit(table)
 
 
