@@ -401,14 +401,14 @@ def test_pruning_needs_coefficients_of_rows():
 # --- the learned default -------------------------------------------------------------------------
 
 
-def wiggly(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def wiggly(n: int, noise: float, f: int = 3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 3))
-    return X, np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + noise * rng.normal(size=n)
+    return X, np.sin(f * X[:, 0]) * np.cos((f - 1) * X[:, 1]) + noise * rng.normal(size=n)
 
 
 def test_the_learned_default_refines_where_it_pays(by_gradients):
-    X, y = wiggly(1700, 0.05)
+    X, y = wiggly(1700, 0.02, 5)
     plan = chosen(X[:1200], y[:1200], LARGE)
     assert plan.solver.kind == "iterative"
     found = executed(plan, X[:1200], y[:1200], LARGE)
@@ -423,7 +423,7 @@ def test_the_learned_default_refines_where_it_pays(by_gradients):
 
 
 def test_landmarks_take_the_place_of_a_kernel_that_cannot_be_solved_in_time(by_gradients):
-    X, y = wiggly(1200, 0.05)
+    X, y = wiggly(1200, 0.02, 5)
     plan = chosen(X, y, LARGE)
     assert plan.solver.kind == "iterative"
     found = executed(plan, X, y, LARGE, budget=Budget(1e-3))

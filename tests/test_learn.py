@@ -436,6 +436,7 @@ def test_equal_rates_win_where_nothing_is_to_be_learned():
     assert model.score(X[200:], y[200:]) > 0.6
 
 
+@pytest.mark.filterwarnings("ignore:the best width lies at the edge")
 def test_noise_columns_drop_out():
     X, y = uneven(500)
     noise = np.random.default_rng(1).normal(size=(500, 60))
@@ -619,6 +620,7 @@ def test_a_family_that_found_nothing_begins_again_with_a_narrow_kernel(monkeypat
     assert [family for family, stretch in tries[-1] if stretch > 1.0] == nothing
 
 
+@pytest.mark.filterwarnings("ignore:the best width lies at the edge")
 def test_a_classifier_says_what_it_learned() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 12))

@@ -133,7 +133,7 @@ def instance(*classes: type | None, fitted: bool = False, **attributes: str) -> 
             return value
         if fitted and not is_fitted(value):
             wrong(where, "is not fitted")
-        for size, attribute in attributes.items() if value is not None else ():
+        for size, attribute in attributes.items():
             _agree(size, getattr(value, attribute), where, sizes)
         return value
 

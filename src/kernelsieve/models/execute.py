@@ -360,11 +360,11 @@ def check_plan(plan: Plan, rows: Source, given: dict[str, Any], *, classes: bool
     if plan.classes != classes:
         model = "KernelRidgeClassifier" if plan.classes else "KernelRidgeCV"
         raise ValueError(f"the plan was made by a {model}: pass it to one")
-    shape = rows.target_shape or (1,)
-    if plan.transform is not None and shape != (1,):
+    n_targets = (rows.target_shape or (1,))[0]
+    if plan.transform is not None and n_targets != 1:
         raise ValueError(
-            f"the plan learns {plan.transform.label()}, a single target, and y has "
-            f"{shape[0]} columns: fit without plan= to learn a new one"
+            f"the plan learns {plan.transform.label()}, a single target, and y has {n_targets} "
+            "columns: fit without plan= to learn a new one"
         )
 
 
