@@ -13,6 +13,7 @@ import oracles
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from support.learning import chosen
 
 from kernelsieve import KernelRidge, KernelRidgeClassifier, KernelRidgeCV, NystromFeatures, explain
 from kernelsieve._native.subsets import add_subsets
@@ -23,6 +24,7 @@ from kernelsieve.kernels.likelihood.learner import Learner
 from kernelsieve.kernels.likelihood.parts import MOST_SUBSETS, learn_parts, subsets_to_try
 from kernelsieve.kernels.matrix import KernelMatrix
 from kernelsieve.kernels.subsets import SubsetTree
+from kernelsieve.learning import parts_choice
 from kernelsieve.learning.errors import LeftOut, SetApart
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.marginals import Marginals
@@ -436,13 +438,14 @@ def test_one_row_at_a_time(pairs: Any) -> None:
     np.testing.assert_allclose([predict(x) for x in X[:5]], model.predict(X[:5]), rtol=1e-6)
 
 
-def test_more_rows_than_an_exact_solve_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernelsieve.learning import parts
-
-    options = replace(parts.OPTIONS, exact_rows=500, landmarks=150, judged_landmarks=100)
-    monkeypatch.setattr(parts, "OPTIONS", options)
+def test_more_rows_than_an_exact_solve_takes() -> None:
+    sizes = replace(
+        parts_choice.OPTIONS, exact_rows=500, landmarks=150, judged_landmarks=100, full_work=0.0
+    )
     X, y = planted(1000)
-    model = KernelRidgeCV(max_order=2, random_state=0).fit(X, y)
+    plan = chosen(X, y, sizes, max_order=2)
+    assert (plan.solver.kind, plan.linear) == ("landmarks", False)
+    model = KernelRidgeCV(plan=plan, random_state=0).fit(X, y)
     assert not hasattr(model.model_, "dual_coef_")
     assert isinstance(model.features_, NystromFeatures)
     assert isinstance(model.kernel_, Anova)
@@ -465,7 +468,14 @@ def test_classes() -> None:
         assert model.score(X[400:], labels[400:]) > 0.85
         values = explain(model).shapley(X[:5])
         total = values.values.sum(axis=1) + values.base
-        np.testing.assert_allclose(total, model.decision_function(X[:5]), atol=1e-8)
+        chances = model.predict_proba(X[:5])
+        odds = np.log(chances) - np.log(1.0 - chances)  # of one class against the others
+        if len(model.classes_) == 2:
+            np.testing.assert_allclose(total, odds[:, 1], rtol=1e-6, atol=1e-6)
+            continue
+        logs = np.log(chances)  # of one class against the mean of the others
+        means = (logs.sum(axis=1, keepdims=True) - logs) / (len(model.classes_) - 1)
+        np.testing.assert_allclose(total, logs - means, rtol=1e-6, atol=1e-6)
 
 
 def test_a_limit_is_for_learned_kernels() -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from support.learning import LARGE, chosen, executed
 
 from kernelsieve import (
     AdaptiveFeatures,
     FourierFeatures,
     KernelRidge,
-    KernelRidgeClassifier,
-    KernelRidgeCV,
     NystromFeatures,
     load,
     save,
@@ -37,7 +35,7 @@ from kernelsieve.kernels import (
     Zonal,
 )
 from kernelsieve.kernels.matrix import KernelMatrix
-from kernelsieve.learning.options import LearnOptions
+from kernelsieve.learning import Budget
 from kernelsieve.learning.solver import pays
 from kernelsieve.linalg.solvers import conjugate_gradients
 from kernelsieve.models import full_kernel, prune
@@ -403,71 +401,51 @@ def test_pruning_needs_coefficients_of_rows():
 # --- the learned default -------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(by_gradients, monkeypatch):
-    """The way of large tables for small ones."""
-    options = partial(
-        LearnOptions,
-        exact_rows=100,
-        landmarks=30,
-        judged_landmarks=30,
-        learn_rows=200,
-        apart_rows=200,
-        known_rows=300,
-        final_rows=500,
-    )
-    monkeypatch.setattr("kernelsieve.learning.learned.LearnOptions", options)
-
-
 def wiggly(n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 3))
-    return X, np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + noise * rng.normal(size=n)
+    return X, np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + noise * rng.normal(size=n)
 
 
-def test_the_learned_default_refines_where_it_pays(small):
+def test_the_learned_default_refines_where_it_pays(by_gradients):
     X, y = wiggly(1700, 0.05)
-    model = KernelRidgeCV(random_state=0).fit(X[:1200], y[:1200])
-    assert model.model_.refine
-    assert model.alpha_ == model.model_.alpha
-    assert model.model_.residual_ <= 1e-3
-    error = np.sqrt(np.mean((model.predict(X[1200:]) - y[1200:]) ** 2))
-    assert error < 0.1  # 30 features: 0.2
-    assert model.best_rmse_ == pytest.approx(error, rel=0.3)
-    mean, deviation = model.predict(X[1200:], return_std=True)
+    plan = chosen(X[:1200], y[:1200], LARGE)
+    assert plan.solver.kind == "iterative"
+    found = executed(plan, X[:1200], y[:1200], LARGE)
+    assert found.plan.solver.kind == "iterative"
+    assert found.plan.alpha == found.model.alpha
+    assert found.model.residual_ <= 1e-3
+    error = np.sqrt(np.mean((found.model.predict(X[1200:]) - y[1200:]) ** 2))
+    assert error < 0.1  # 30 landmarks: 0.4
+    assert found.plan.report.error == pytest.approx(error, rel=0.3)
+    mean, deviation = found.model.predict(X[1200:], return_std=True)
     assert mean.shape == deviation.shape
 
 
-def test_the_learned_default_keeps_some_rows_if_all_of_them_cannot_be_solved(small, monkeypatch):
-    refine = KernelRidge._refine
-
-    def stuck(model, *args):
-        refine(model, *args)
-        model.dual_coef_, model.residual_ = -model.dual_coef_, 0.5
-
-    X, y = wiggly(1700, 0.05)
-    monkeypatch.setattr(KernelRidge, "_refine", stuck)
-    model = KernelRidgeCV(random_state=0).fit(X[:1200], y[:1200])
-    assert len(model.model_.X_fit_) == 1200 - 1200 // 5
-    assert model.model_.residual_ <= 3e-3
-    error = np.sqrt(np.mean((model.predict(X[1200:]) - y[1200:]) ** 2))
-    assert model.best_rmse_ == pytest.approx(error, rel=0.3)
+def test_landmarks_take_the_place_of_a_kernel_that_cannot_be_solved_in_time(by_gradients):
+    X, y = wiggly(1200, 0.05)
+    plan = chosen(X, y, LARGE)
+    assert plan.solver.kind == "iterative"
+    found = executed(plan, X, y, LARGE, budget=Budget(1e-3))
+    assert found.plan.solver.kind == "landmarks"
+    assert not hasattr(found.model, "dual_coef_")
+    assert "landmarks" in str(found.plan)
 
 
-def test_the_learned_default_keeps_features_where_noise_is_all(small):
+def test_the_learned_default_keeps_features_where_noise_is_all(by_gradients):
     X, _ = wiggly(1200, 0.0)
     y = np.random.default_rng(1).normal(size=1200)
-    model = KernelRidgeCV(random_state=0).fit(X, y)
-    assert not model.model_.refine
+    assert chosen(X, y, LARGE).solver.kind == "landmarks"
 
 
-def test_classes_are_refined_and_calibrated(small):
+def test_classes_are_refined_and_calibrated(by_gradients):
     X, y = wiggly(1700, 0.05)
     labels = np.digitize(y, [-0.3, 0.3])
-    model = KernelRidgeClassifier(random_state=0).fit(X[:1200], labels[:1200])
-    assert model.ridge_.refine
-    assert model.score(X[1200:], labels[1200:]) > 0.9
-    np.testing.assert_allclose(model.predict_proba(X[1200:]).sum(axis=1), 1.0)
+    signs = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    plan = chosen(X[:1200], signs[:1200], LARGE, classes=True, transform=None)
+    assert plan.solver.kind == "iterative"
+    found = executed(plan, X[:1200], signs[:1200], LARGE).model
+    assert np.mean(found.predict(X[1200:]).argmax(axis=1) == labels[1200:]) > 0.9
 
 
 def definite(n=60):

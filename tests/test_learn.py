@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernelsieve.learning.learned import choose_learned
-from kernelsieve.models._learned import affordable_size, block_seconds, products_seconds
+from support.learning import NO_LINE, chosen, executed, with_sizes
 
 from kernelsieve import (
     AdaptiveFeatures,
-    AutoFeatures,
     KernelCCA,
     KernelKMeans,
     KernelPCA,
@@ -39,10 +36,9 @@ from kernelsieve.kernels.likelihood.objective import Objective
 from kernelsieve.kernels.likelihood.rates import _with_columns, start_rate
 from kernelsieve.kernels.warps import Warp, combined
 from kernelsieve.learning.errors import LeftOut, OnLandmarks, SetApart
-from kernelsieve.learning.options import LearnOptions
+from kernelsieve.learning.held_out import rows_set_apart
+from kernelsieve.learning.judge import Judge
 from kernelsieve.linalg.cholesky import inverse_of
-from kernelsieve.models import _learned
-from kernelsieve.products.adapted_basis import _kept
 from kernelsieve.sources.base import ArraySource
 from kernelsieve.sources.stream import BlockSource
 
@@ -225,22 +221,6 @@ def test_several_families_come_best_first():
     assert repr(learn(X, y, random_state=0)).startswith("LearnedKernel(")
 
 
-def test_fewer_features_where_time_is_short():
-    assert affordable_size(10**9, 1000, 1.0, 0.05) < 200
-    assert affordable_size(10**9, 50, 1.0, 0.05) == 50
-    assert affordable_size(1000, 300, 1e9, 0.05) == 300
-    assert 0.0 < products_seconds(200) < 60.0
-    assert 0.0 < block_seconds(200, Product(1.0), 3) < 60.0
-
-
-def test_time_is_kept_for_what_follows_the_choice(monkeypatch):
-    monkeypatch.setattr(_learned, "products_seconds", lambda size: 0.05)
-    assert _kept(100_000, 10.0) == pytest.approx(4.0)
-    assert 4.0 < _kept(5000, 10.0) < _kept(6000, 10.0) <= 8.0  # Cholesky factors of all rows
-    assert _kept(6000, 1.0) == pytest.approx(0.8)
-    assert _kept(6000, 1000.0) == pytest.approx(400.0)
-
-
 def test_families_search_the_columns_there_is_time_for(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 50))
@@ -257,19 +237,6 @@ def test_families_search_the_columns_there_is_time_for(monkeypatch):
         assert fit.columns[np.argmax(fit.rates.sum(axis=0))] == 7
     everything = learner.screen(LEARNABLE)
     assert max(len(fit.columns) for fit in everything) > 4
-
-
-def test_maps_do_not_race_where_time_is_short(monkeypatch):
-    """They take longer than the ridge that comes after them."""
-    choose = partial(choose_learned, options=LearnOptions(exact_rows=500, landmarks=60))
-    monkeypatch.setattr(_learned, "choose_learned", choose)
-    X, y = uneven(1500)
-    kinds = {}
-    for limit, block in ((1000.0, 1e-3), (1000.0, 1e3)):
-        monkeypatch.setattr(_learned, "block_seconds", lambda *_, block=block: block)
-        model = KernelRidgeCV(time_limit=limit, random_state=0).fit(X, y)
-        kinds[block] = type(model.model_.features)
-    assert kinds == {1e-3: AutoFeatures, 1e3: NystromFeatures}
 
 
 def test_a_time_limit_is_kept():
@@ -319,41 +286,29 @@ def test_rows_in_float32_hide_no_small_alpha():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_many_rows_go_by_landmarks():
-    X, y = uneven(400)
-    options = LearnOptions(exact_rows=100, landmarks=150, judged_landmarks=80)
-    rows = ArraySource(X, y[:, None])
-    chosen = choose_learned(rows, options=options, seed=0)
-    assert not chosen.exact
-    assert chosen.n_components == 150
-    assert min(tried.rmse for tried in chosen.tried) < 0.5
-
-
-def twins(seed: int, n: int = 1500, copies: int = 3) -> ArraySource:
+def twins(seed: int, n: int = 1500, copies: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """Rows with near twins, which share what cannot be known otherwise."""
     rng = np.random.default_rng(seed)
     centres, own = rng.normal(size=(n // copies, 2)), rng.normal(size=n // copies)
     smooth = 3.0 * np.sin(1.5 * centres[:, 0]) * np.cos(centres[:, 1])
     X = np.repeat(centres, copies, axis=0) + 1e-3 * rng.normal(size=(n, 2))
     y = np.repeat(smooth + own, copies) + 0.3 * rng.normal(size=n)
-    return ArraySource(X, y[:, None])
+    return X, y
 
 
 def test_rough_kernels_are_judged_at_the_rows_to_come():
     """With few rows hardly any twin is known, and a smooth kernel may seem to be the best."""
-    few = LearnOptions(
+    few = with_sizes(
         learn_rows=300, left_out_rows=200, apart_rows=300, known_rows=200, final_rows=500,
         reported_rows=60,
     )  # fmt: skip
     errors = []
     for seed in range(4):
-        rows = twins(seed)
-        chosen = [
-            choose_learned(rows, options=options, seed=seed)
-            for options in (replace(few, rivals=-1.0), few)
-        ]
-        assert chosen[1].kernel.families == "laplacian"
-        errors.append([np.sqrt(np.mean(one.residuals**2)) for one in chosen])
+        X, y = twins(seed)
+        plans = [chosen(X, y, options, seed=seed) for options in (replace(few, rivals=-1.0), few)]
+        assert plans[1].kernel.families == "laplacian"
+        held = [executed(plan, X, y, few, seed=seed).held for plan in plans]
+        errors.append([np.sqrt(np.mean((one.targets - one.predicted) ** 2)) for one in held])
     short_sighted, foreseen = np.array(errors).T
     assert (foreseen < 1.02 * short_sighted).all()
     assert (foreseen < 0.6 * short_sighted).any()
@@ -365,9 +320,9 @@ def test_the_alpha_of_few_rows_is_not_too_small(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(160, 3))
     y = X[:, 0] + rng.standard_t(1.5, size=160)
-    chosen = choose_learned(ArraySource(X, y[:, None]), seed=seed)
+    plan = chosen(X, y, NO_LINE, seed=seed)
     everything = LeftOut(ArraySource(X, y[:, None]).take(np.arange(160)), np.full(160, True), True)
-    errors = everything.errors(everything.ridges(chosen.kernel), chosen.alpha * 4.0 ** np.arange(3))
+    errors = everything.errors(everything.ridges(plan.kernel), plan.alpha * 4.0 ** np.arange(3))
     assert errors[1:].min() > 0.99 * errors[0]
 
 
@@ -376,11 +331,10 @@ def test_the_alpha_is_not_too_small_for_the_rows_that_chose(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(1200, 3))
     y = X[:, 0] + rng.standard_t(1.5, size=1200)
-    rows = ArraySource(X, y[:, None])
-    chosen = choose_learned(rows, seed=seed)
-    among = rows.take(np.setdiff1d(np.arange(1200), chosen.unseen))
+    plan = chosen(X, y, NO_LINE, seed=seed)
+    among = ArraySource(X, y[:, None]).take(rows_set_apart(1200, Judge(1200, seed)).choose)
     left_out = LeftOut(among, np.full(len(among), True), True)
-    errors = left_out.errors(left_out.ridges(chosen.kernel), chosen.alpha * 4.0 ** np.arange(3))
+    errors = left_out.errors(left_out.ridges(plan.kernel), plan.alpha * 4.0 ** np.arange(3))
     assert errors[1] > 0.99 * errors[0]
 
 
@@ -430,26 +384,6 @@ def test_a_row_that_is_left_out_has_no_part_in_the_mean_either(fit_intercept):
             dual = np.linalg.solve(K, y[others] - mean)
             predicted = mean + kernel(X[[i]], X[others])[0] @ dual
             assert residual == pytest.approx(y[i] - predicted, rel=1e-6)
-
-
-@pytest.mark.parametrize("n", [300, 1100])
-def test_the_reported_error_is_that_of_a_model_of_all_rows(n):
-    """Rows that chose nothing, each predicted from all others; folds repeat the choice."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(n, 2))
-    y = np.sin(3.0 * X[:, 0]) * X[:, 1]
-    source = ArraySource(X, y[:, None])
-    chosen = choose_learned(source, seed=0, simpler=True)
-    for held in chosen.held:
-        kernel, alpha = held.candidates[0].kernel, held.candidates[0].alpha
-        for i in held.apart[:5]:
-            others = np.delete(np.arange(n), i)
-            mean = y[others].mean()
-            K = kernel(X[others]) + alpha * np.eye(n - 1)
-            dual = np.linalg.solve(K, y[others] - mean)
-            expected = y[i] - mean - (kernel(X[[i]], X[others]) @ dual).item()
-            found = chosen.residuals[np.flatnonzero(chosen.unseen == i)].item()
-            assert found == pytest.approx(expected, rel=1e-3, abs=1e-7)
 
 
 def test_rows_of_a_group_do_not_tell_each_others_errors():
@@ -511,28 +445,27 @@ def test_noise_columns_drop_out():
 
 def test_reported_errors_come_from_rows_that_chose_nothing():
     X, y = uneven(1100)
-    rows = ArraySource(X, y[:, None])
-    chosen = choose_learned(rows, seed=0)
-    assert len(chosen.unseen) == 220
+    plan = chosen(X, y)
+    held = executed(plan, X, y).held
+    assert len(held.rows) == 220
     spoiled = y.copy()
-    spoiled[chosen.unseen] = 1e3  # nobody looks there before the choice is made
-    again = choose_learned(ArraySource(X, spoiled[:, None]), seed=0)
-    assert again.kernel == chosen.kernel
-    assert again.alpha == chosen.alpha
+    spoiled[held.rows] = 1e3  # nobody looks there before the choice is made
+    again = chosen(X, spoiled)
+    assert again.kernel == plan.kernel
+    assert again.alpha == plan.alpha
     one = y.copy()
-    one[chosen.unseen[7]] = 1e3  # and it has no part in its own prediction
-    alone = choose_learned(ArraySource(X, one[:, None]), seed=0)
-    moved = 1e3 - y[chosen.unseen[7]]
-    assert alone.residuals[7, 0] == pytest.approx(chosen.residuals[7, 0] + moved, abs=1e-6)
-    few = choose_learned(ArraySource(X[:120], y[:120, None]), seed=0)
-    assert np.sort(few.unseen).tolist() == list(range(120))  # folds: every row judges once
+    one[held.rows[7]] = 1e3  # and it has no part in its own prediction
+    alone = executed(plan, X, one).held
+    assert alone.predicted[7, 0] == pytest.approx(held.predicted[7, 0], abs=1e-6)
+    few = executed(chosen(X[:120], y[:120]), X[:120], y[:120]).held
+    assert few.rows.tolist() == list(range(120))  # folds: every row judges once
 
 
 @pytest.mark.parametrize("n", [240, 1200])
 def test_three_groups_are_enough_and_two_are_not(n):
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(n, 2)), np.arange(n) % 3
-    y = np.exp(2.0 * X[:, 0])  # skewed: transforms would need groups of their own
+    y = np.exp(X[:, 0])  # skewed: transforms would need groups of their own
     assert KernelRidgeCV(random_state=0).fit(X, y, groups=groups).best_rmse_ < 0.5 * y.std()
     with pytest.raises(ValueError, match="groups has 2 different values: at least 3 are needed"):
         KernelRidgeCV(random_state=0).fit(X, y, groups=groups % 2)
@@ -683,13 +616,13 @@ def test_a_family_that_found_nothing_begins_again_with_a_narrow_kernel(monkeypat
     first = learner.screen(LEARNABLE)[: len(LEARNABLE)]
     nothing = [fit.family for fit in first if fit.value > learner._value_of_noise() - 0.03]
     assert nothing
-    assert [family for family, stretch in tries[1] if stretch > 1.0] == nothing
+    assert [family for family, stretch in tries[-1] if stretch > 1.0] == nothing
 
 
 def test_a_classifier_says_what_it_learned() -> None:
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    y = X[:, 1] ** 2 + 0.3 * rng.normal(size=300) > 0.5
+    X = rng.normal(size=(400, 12))
+    y = np.sin(4.0 * X[:, 1]) + 0.1 * rng.normal(size=400) > 0.0  # equal rates cannot follow it
     model = KernelRidgeClassifier(random_state=0).fit(X, y)
     assert isinstance(model.kernel_, Product)
     assert model.kernel_shares_.argmax() == 1

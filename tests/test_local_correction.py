@@ -303,7 +303,9 @@ def test_files_servers_explanations_and_exports(tmp_path):
 def test_an_explanation_is_that_of_the_features():
     X = rows(300)
     local, plain = ridge(refine="local").fit(X, rough(X)), ridge().fit(X, rough(X))
-    assert explain(local).text().startswith(explain(plain).text())
+    text = explain(local).text()
+    assert text.startswith(explain(plain).text())
+    assert "also corrects predictions by the errors of training rows nearby" in text
 
 
 def test_auto_takes_it_where_rows_set_apart_say_so(monkeypatch):

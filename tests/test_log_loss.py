@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
-from kernelsieve.learning.learned import choose_learned
 from oracles import logistic_scores
+from support.learning import chosen
 
 from kernelsieve import KernelRidge, KernelRidgeClassifier, NystromFeatures
-from kernelsieve.learning.judge import Judge
 from kernelsieve.learning.options import LearnOptions
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise, row_losses
 from kernelsieve.linalg.normal_equations import NormalEquations, solve_ridge
 from kernelsieve.models import _log_loss
-from kernelsieve.sources.base import ArraySource
 
 
 def problem(outputs: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -81,22 +77,6 @@ def test_separable_classes_do_not_diverge() -> None:
         assert row_losses(scores, signs).mean() < np.log(2.0)
 
 
-def test_residuals_of_folds_belong_to_their_rows() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(120, 2)), np.zeros((120, 1))
-    y[:, 0] = X[:, 0] + 0.01 * rng.normal(size=120)
-    strange = np.array([7, 50, 99])
-    y[strange] += 5.0
-    chosen = choose_learned(ArraySource(X, y), judge=Judge(120, 0), simpler=True)
-    np.testing.assert_array_equal(chosen.unseen, np.arange(120))
-    assert chosen.residuals is not None
-    assert set(np.argsort(chosen.residuals[:, 0])[-3:]) == set(strange)
-    assert len(chosen.candidates) == 4
-    rows = np.concatenate([held.apart for held in chosen.held])
-    np.testing.assert_array_equal(np.sort(rows), chosen.unseen)
-    assert all(len(held.candidates) == 4 for held in chosen.held)
-
-
 def test_certain_classes_get_certain_probabilities() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 8))
@@ -128,23 +108,26 @@ def test_one_row_of_each_class() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_features_of_many_rows(monkeypatch: pytest.MonkeyPatch, held: bool, dtype: type) -> None:
     """The same from features in memory and from passes, for any number of threads."""
-    options = partial(LearnOptions, exact_rows=100, landmarks=60, judged_landmarks=60,
-                      learn_rows=200, full_work=0.0)  # fmt: skip
-    monkeypatch.setattr("kernelsieve.learning.learned.LearnOptions", options)
     if not held:
         monkeypatch.setattr(_log_loss, "LARGEST_HELD", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1600, 3)).astype(dtype)
     y = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.0, 1.0])
-    one, two = (KernelRidgeClassifier(random_state=0, n_jobs=k).fit(X[:1200], y[:1200])
-                for k in (1, 2))  # fmt: skip
+    signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
+    options = LearnOptions(exact_rows=100, landmarks=60, judged_landmarks=60, learn_rows=200,
+                           full_work=0.0)  # fmt: skip
+    plan = chosen(X[:1200], signs[:1200], options, classes=True, transform=None)
+    assert (plan.loss, plan.solver.kind) == ("log loss", "landmarks")
+    one, two = (
+        KernelRidgeClassifier(plan=plan, random_state=0, n_jobs=k).fit(X[:1200], y[:1200])
+        for k in (1, 2)
+    )
     assert not hasattr(one.ridge_, "dual_coef_")
     np.testing.assert_array_equal(one.ridge_.coef_, two.ridge_.coef_)
     right = one.predict_proba(X[1200:])[np.arange(400), y[1200:]]
     ridge = KernelRidge(
         NystromFeatures(60, kernel=one.kernel_, random_state=0), alpha=one.ridge_.alpha
     )
-    signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
     scores = ridge.fit(X[:1200], signs[:1200]).predict(X[1200:])
     best = min(row_losses(s * scores, signs[1200:]).mean() for s in np.logspace(-1, 2, 60))
     assert -np.log(right).mean() < best

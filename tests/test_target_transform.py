@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelsieve.models._learned import kernel_choice
+from support.learning import source
 
 from kernelsieve import (
     KernelRidgeCV,
@@ -15,13 +15,16 @@ from kernelsieve import (
     load,
     save,
 )
-from kernelsieve.learning import Judge
+from kernelsieve.learning import Budget, Judge, LearnOptions
 from kernelsieve.learning.held_out import rows_set_apart
+from kernelsieve.learning.sides import Setting
 from kernelsieve.learning.target_transform import TargetTransform
-from kernelsieve.learning.transform import choose_transform, is_skewed, trimmed_ratio
-from kernelsieve.models import _target_choice
-from kernelsieve.models.kernel_ridge import KernelRidge
-from kernelsieve.sources.base import ArraySource
+from kernelsieve.learning.transform import (
+    TransformTrial,
+    choose_transform,
+    is_skewed,
+    trimmed_ratio,
+)
 from kernelsieve.sources.stream import BlockSource
 
 
@@ -98,32 +101,53 @@ def test_noise_that_does_not_multiply_leaves_the_target_alone():
     assert KernelRidgeCV(random_state=0).fit(X, y).target_transform_ is None
 
 
-def choice(X: np.ndarray, y: np.ndarray, wanted: str = "auto"):
-    choose = kernel_choice(KernelRidge(), None, 0, None)
-    return choose_transform(ArraySource(X, y[:, None]), Judge(len(y), 0), wanted, choose)
+def tried(
+    X: np.ndarray, y: np.ndarray, wanted: str = "auto", seconds: float | None = None
+) -> TransformTrial | None:
+    """What is tried on all rows that may choose."""
+    judge = Judge(len(y), 0)
+    setting = Setting(source(X, y), judge, LearnOptions())
+    among = rows_set_apart(len(y), judge).choose
+    return choose_transform(setting, among, wanted, Budget(seconds), None)
 
 
-def test_rows_that_report_the_error_choose_nothing(monkeypatch):
-    monkeypatch.setattr(_target_choice, "TRIAL_ROWS", 300)
+def everywhere(trial: TransformTrial) -> np.ndarray:
+    return np.ones(len(trial.rows), dtype=bool)
+
+
+def test_a_log_normal_target_is_learned_by_its_logarithm_and_a_normal_one_is_not():
+    for seed in range(4):
+        trial = tried(*prices(400, seed))
+        name = trial.best(everywhere(trial))
+        assert name is not None
+        share = trimmed_ratio(
+            np.square(trial.means(name, everywhere(trial)) - trial.targets),
+            np.square(trial.predicted[None] - trial.targets),
+        )
+        assert share < 0.9
+    X, y = prices(400)
+    assert tried(X, np.log(y) + 20.0) is None
+
+
+def test_rows_that_report_the_error_choose_nothing():
     X, y = prices(1200)
-    _, unseen = rows_set_apart(1200, Judge(1200, 0))
+    unseen = rows_set_apart(1200, Judge(1200, 0)).judge
     assert len(unseen) == 240
-    before = choice(X, y)
+    before = tried(X, y)
     y[unseen] = np.random.default_rng(1).permutation(y[unseen])
-    after = choice(X, y)
-    assert before.transform == after.transform
-    assert before.residuals is None
+    after = tried(X, y)
+    assert not set(before.rows) & set(unseen)
+    np.testing.assert_array_equal(before.rows, after.rows)
+    for name, predicted in before.predicted.items():
+        np.testing.assert_array_equal(predicted, after.predicted[name])
 
 
-def test_of_few_rows_each_fold_is_judged_by_the_choice_of_the_others():
-    X, y = prices(300)
-    found = choice(X, y)
-    assert found.residuals.shape == (300, 1)
-    model = KernelRidgeCV(random_state=0).fit(X, y)
-    squares = found.residuals**2
-    assert abs(model.best_rmse_ / np.sqrt(squares.mean()) - 1.0) < 0.5
-    again = KernelRidgeCV(random_state=0, target_transform=found.transform.name).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), again.predict(X))  # the trial's kernel is kept
+def test_of_few_rows_every_row_judges():
+    trial = tried(*prices(300))
+    assert trial.rows.tolist() == list(range(300))
+    half = np.arange(300) % 2 == 0
+    assert trial.transform("log", half) != trial.transform("log", ~half)  # their own correction
+    assert trial.transform(None, half) is None
 
 
 def test_the_reported_error_is_that_of_other_rows():
@@ -168,7 +192,7 @@ def test_given_transforms():
     assert KernelRidgeCV(features).fit(X, y).target_transform_ is None
 
 
-def test_several_targets_and_sources_are_taken_as_they_are_unless_asked(monkeypatch):
+def test_several_targets_and_sources_are_taken_as_they_are_unless_asked():
     X, y = prices(300)
     both = np.column_stack([y, y])
     assert KernelRidgeCV(random_state=0).fit(X, both).target_transform_ is None
@@ -180,13 +204,11 @@ def test_several_targets_and_sources_are_taken_as_they_are_unless_asked(monkeypa
     np.testing.assert_allclose(asked.predict(X), known.predict(X), rtol=1e-6)
 
 
-def test_short_limits_leave_no_time_for_trials(monkeypatch):
-    def never(*arguments, **options):
-        raise AssertionError
-
-    monkeypatch.setattr(_target_choice._Trial, "of", never)
+def test_short_limits_leave_no_time_for_trials():
     X, y = prices(300)
-    assert KernelRidgeCV(random_state=0, time_limit=5).fit(X, y).target_transform_ is None
+    assert tried(X, y, seconds=5.0) is None
+    assert tried(X, y, seconds=60.0) is not None
+    assert tried(X, y, "log", seconds=5.0) is not None  # asked for
 
 
 @pytest.fixture(scope="module", params=["log", "sqrt"])
@@ -238,7 +260,7 @@ def test_tables_learn_prices(tmp_path):
     table = {"size": X[:, 0], "place": X[:, 1], "other": X[:, 2], "price": y}
     model = TableModel("price").fit(table)
     assert model.model_.target_transform_.name == "log"
-    assert "Learned target:   log(price)\n" in model.summary()
+    assert "Learned as: log(price)\n" in model.summary()
     assert explain(model).title == "regression of 'log(price)'"
     save(model, tmp_path / "price.ks")
     again = load(tmp_path / "price.ks")
@@ -247,7 +269,7 @@ def test_tables_learn_prices(tmp_path):
     np.testing.assert_allclose(model.predictor()(row), model.predict(table)[0], rtol=1e-6)
     plain = TableModel("price", target_transform=None).fit(table)
     assert plain.model_.target_transform_ is None
-    assert "Learned target" not in plain.summary()
+    assert "Learned as" not in plain.summary()
     with pytest.raises(ValueError, match="is for a regression with a learned"):
         TableModel("price", target_transform="log", gamma=0.1).fit(table)
 

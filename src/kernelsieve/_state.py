@@ -129,7 +129,7 @@ def instance(*classes: type | None, fitted: bool = False, **attributes: str) -> 
             wrong(where, f"is a {type(value).__name__}, not {names}")
         if fitted and not is_fitted(value):
             wrong(where, "is not fitted")
-        for size, attribute in attributes.items():
+        for size, attribute in attributes.items() if value is not None else ():
             _agree(size, getattr(value, attribute), where, sizes)
         return value
 

@@ -247,40 +247,52 @@ def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    columns, found = facts["columns"][:top][::-1], facts["monomials"]
+    columns, found, masses = facts["columns"][:top][::-1], facts["monomials"], facts["degree mass"]
     rows = max(len(columns), min(top, len(found["names"])), 4)
-    figure = Figure(figsize=(10.0, 1.6 + 0.28 * rows), layout="constrained")
-    left, middle, right = figure.subplots(1, 3, width_ratios=[3, 4, 2])
-    left.barh([shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
-    left.set_title("Columns", loc="left")
-    what = "log loss" if facts["task"] == "classification" else "RMSE / deviation"
-    left.set_xlabel(f"increase when shuffled ({what})")
-    names = [shortened(name) for name in found["names"][:top]][::-1]
-    signs = found["coefficients"][:top][::-1]
-    middle.barh(
-        range(len(names)),
-        found["importances"][:top][::-1],
-        color=[BLUE if sign > 0 else RED for sign in signs],
-    )
-    middle.set_yticks(range(len(names)), names)
-    middle.set_title("Monomials", loc="left")
-    middle.set_xlabel("importance (blue: raises, red: lowers)")
-    masses = facts["degree mass"]
-    shown = [degree for degree, mass in enumerate(masses) if mass >= 0.001]
-    right.bar(shown, [100 * masses[degree] for degree in shown], color=BLUE)
-    right.set_xticks(shown[:: max(1, len(shown) // 6)])
-    right.set_title("Degrees", loc="left")
-    right.set_xlabel("degree")
-    right.set_ylabel("% of the kernel")
+    widths = [3, *([4] if found["names"] else []), *([2] if masses else [])]
+    size = (10.0 / 9.0 * max(sum(widths), 5), 1.6 + 0.28 * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
+    rest = iter(axes)
+    _draw_columns(next(rest), columns, facts["task"])
+    if found["names"]:
+        _draw_monomials(next(rest), found, top)
+    if masses:
+        _draw_degrees(next(rest), masses)
     score, value = next(iter(facts["scores"].items()))
     figure.suptitle(
         f"{facts['task']} of {shortened(facts['target'])}: {score} {value:.3g} on unseen rows",
         fontsize=11,
     )
-    for ax in (left, middle, right):
+    for ax in axes:
         quiet(ax)
         ax.tick_params(labelsize=8)
     return figure
+
+
+def _draw_columns(ax: Any, columns: list[tuple[str, float]], task: str) -> None:
+    ax.barh([shortened(name) for name, _ in columns], [v for _, v in columns], color=BLUE)
+    ax.set_title("Columns", loc="left")
+    what = "log loss" if task == "classification" else "RMSE / deviation"
+    ax.set_xlabel(f"increase when shuffled ({what})")
+
+
+def _draw_monomials(ax: Any, found: dict[str, Any], top: int) -> None:
+    names = [shortened(name) for name in found["names"][:top]][::-1]
+    colors = [BLUE if sign > 0 else RED for sign in found["coefficients"][:top][::-1]]
+    ax.barh(range(len(names)), found["importances"][:top][::-1], color=colors)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_title("Monomials", loc="left")
+    ax.set_xlabel("importance (blue: raises, red: lowers)")
+
+
+def _draw_degrees(ax: Any, masses: list[float]) -> None:
+    shown = [degree for degree, mass in enumerate(masses) if mass >= 0.001]
+    ax.bar(shown, [100 * masses[degree] for degree in shown], color=BLUE)
+    ax.set_xticks(shown[:: max(1, len(shown) // 6)])
+    ax.set_title("Degrees", loc="left")
+    ax.set_xlabel("degree")
+    ax.set_ylabel("% of the kernel")
 
 
 def shortened(name: str, width: int = 28) -> str:

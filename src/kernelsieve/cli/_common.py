@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import typer
@@ -204,3 +205,10 @@ def folder(out: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out {out}: cannot create this folder ({error.strerror})") from error
     return out
+
+
+def plan_lines(model: Any) -> list[str]:
+    """What was decided for a learned kernel, in lines of 80 characters."""
+    if model.plan_ is None:
+        return []
+    return wrap(f"Plan:      {model.plan_.words(error=False)}", 80, subsequent_indent=" " * 11)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelsieve.cli._common import UserError, app, check_outputs, print_json, require_files
+from kernelsieve.cli._common import (
+    UserError,
+    app,
+    check_outputs,
+    plan_lines,
+    print_json,
+    require_files,
+)
 from kernelsieve.cli.tables import JSON, _errors, _load
 
 if TYPE_CHECKING:
@@ -79,7 +86,8 @@ def explain(
                 raise UserError(f"--rows {rows}: {reason}, so rows cannot be explained one by one")
             values = found.shapley(rows)
         facts = fitted.facts_
-        about = [summary_lines(facts), confusion_lines(facts), column_lines(facts, top)]
+        plan = plan_lines(fitted)
+        about = [summary_lines(facts), plan, confusion_lines(facts), column_lines(facts, top)]
         lines = [printable(line) for part in about if part for line in [*part, ""]]
         written = _write(found, html, picture, rows, top, lines, reason)
     if json:

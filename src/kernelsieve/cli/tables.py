@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from kernelsieve.cli._common import (
     app,
     check_outputs,
     notes,
+    plan_lines,
     print_json,
     require_files,
     steps,
@@ -108,6 +108,20 @@ def fit(
     ] = None,
     drop: DROP = "",
     keep: KEEP = "",
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Keep rows of one group (a customer) together when judging.",
+            show_default="no",
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Judge by later rows: a date or number.", show_default="no"
+        ),
+    ] = None,
     readable: READABLE = False,
     max_order: Annotated[
         int | None,
@@ -157,10 +171,9 @@ def fit(
     """Fit a model that predicts a column of a table, and save it to a file.
 
     Numbers are standardised, texts become 0/1 columns, and missing values are
-    filled in. The kernel is learned unless you choose one. A fifth of the rows
-    is held out to compare the model with a constant, a linear model and
-    gradient boosting; then the model is fitted to all rows. The label of a
-    LIBSVM file is called 'target'.
+    filled in. The kernel is learned unless you choose one. Held-out rows, which
+    have no part in any choice, compare the model with a constant, a linear
+    model and gradient boosting. The label of a LIBSVM file is called 'target'.
 
     [bold]Examples[/bold]
 
@@ -200,7 +213,7 @@ def fit(
             n_jobs=threads,
         )
         text = text_options(sep, decimal, encoding, date_format)
-        model.fit_file(data, progress=step, **text)
+        model.fit_file(data, progress=step, groups=groups, order=order, **text)
         save(model, out, variance=std)
     if json:
         print_json({**model.facts_, "notes": found, "model": str(out)})
@@ -544,10 +557,9 @@ def _print_fit(model: TableModel, out: Path, details: bool) -> None:
     from kernelsieve.tables.verdict import verdict_lines
 
     facts = model.facts_
-    plan = str(getattr(model, "plan_", ""))  # why this model was chosen, in a sentence or a few
     parts = [
         summary_lines(facts),
-        [part for line in plan.splitlines() for part in wrap(line, 80)],
+        plan_lines(model),
         verdict_lines(facts),
         confusion_lines(facts),
         column_lines(facts, SHOWN_COLUMNS),

@@ -43,7 +43,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 .plots { display: grid; gap: 1rem;
          grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
-svg { width: 100%; height: auto; }
+svg { width: 100%; height: auto; overflow: visible; }
 figure table { width: 100%; table-layout: fixed; font-size: .85rem; } figure td.n { width: 5.5em; }
 figure td.steps { width: 35%; }
 .legend span { margin-right: 1em; } .legend { margin: 0; font-size: .85rem; }
@@ -91,7 +91,7 @@ def page(found: Explanation, rows: Any = None, top: int = 12, facts: str = "") -
     parts = [p for p in found.parts[:top] if p.order <= 2 and p.share >= SMALLEST_DRAWN]
     singles = [_curve(found, p.columns[0], p.share) for p in parts if p.order == 1]
     pairs = [_surface(found, p.columns, p.share) for p in parts if p.order == 2]
-    body = [f"<h1>What the model says: {escape(found.title)}</h1>", share_table(found, top)]
+    body = [f"<h1>Explaining the model: {escape(found.title)}</h1>", share_table(found, top)]
     if facts:
         body.append(f"<h2>The model</h2><pre>{escape(facts)}</pre>")
     if singles:

@@ -148,11 +148,13 @@ def products_of(model: Any) -> Sum:
     NotProductsError
         If it is none; the message says why.
     """
-    if hasattr(model, "linear"):
-        products, intercept = products_of(model.model_), float(model.intercept_)
+    linear = getattr(model, "linear_", None)
+    if linear is not None:
+        products = products_of(model.model_)
         if isinstance(products, SumOfParts):
-            return replace(products, linear=model.coef_, offset=products.offset + intercept)
-        return _plus_linear(products, model.coef_, intercept)
+            offset = products.offset + linear.constant
+            return replace(products, linear=linear.slopes, offset=offset)
+        return _plus_linear(products, linear.slopes, linear.constant)
     model = innermost(model)
     features = getattr(model, "features_", None)
     if features is None or (not hasattr(model, "intercept_") and not hasattr(model, "svc_")):

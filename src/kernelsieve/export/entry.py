@@ -37,7 +37,6 @@ from kernelsieve.models import (
     KernelRidgeCV,
     KernelSVC,
 )
-from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 
 DTYPES = ("float32", "float64")
@@ -179,14 +178,12 @@ def _predict(graph: Graph, model: Any, rows: str) -> None:
     graph.output(graph.vector(values) if outputs is None else values, "prediction", shape)
 
 
-def _with_linear_part(graph: Graph, model: LearnedRidge, rows: str) -> Values:
-    rest, outputs = REGRESSIONS[type(model.model_)](graph, model.model_, rows)
-    linear = graph.op("Add", graph.op("MatMul", rows, model.coef_[:, None]), model.intercept_)
-    return _target(graph, model.target_transform_, graph.op("Add", rest, linear)), outputs
-
-
 def _tuned(graph: Graph, model: KernelRidgeCV, rows: str) -> Values:
     values, outputs = REGRESSIONS[type(model.model_)](graph, model.model_, rows)
+    if model.linear_ is not None:
+        slopes = graph.op("MatMul", rows, model.linear_.coefficients)
+        line = graph.op("Add", slopes, model.linear_.constant)
+        values = graph.op("Add", values, line)
     return _target(graph, model.target_transform_, values), outputs
 
 
@@ -267,7 +264,6 @@ def _nearest(graph: Graph, model: KernelKMeans, rows: str) -> None:
 REGRESSIONS: dict[type, Callable[[Graph, Any, str], Values]] = {
     KernelRidge: _ridge,
     KernelRidgeCV: _tuned,
-    LearnedRidge: _with_linear_part,
 }
 MODELS: dict[type, Callable[[Graph, Any, str], None]] = {
     **dict.fromkeys(REGRESSIONS, _predict),

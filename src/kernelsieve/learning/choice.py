@@ -155,15 +155,19 @@ def choose(
         candidates, free = candidates_of(final), wanted.alphas is None
         with budget.step("loss"):
             squares = free and squares_are_better(
-                *whole, found, candidates[0], setting.fit_intercept
+                *whole,
+                found,
+                candidates[0],
+                fit_intercept=setting.fit_intercept,
+                free=judge.free,
             )
         if not squares:
             loss, relative = "log loss", free
             kernel = candidates[found.place].kernel
             alpha = found.penalty if free else candidates[found.place].alpha
         if folds and not squares:
-            every = np.arange(rows.shape[0])
-            held = HeldOut(every, rows.take(every).y, found.scores, found.scores)
+            apart = np.sort(np.concatenate([fold.judge for fold, _ in folds]))
+            held = HeldOut(apart, rows.take(apart).y, found.scores, found.scores)
     elif solved.solver.kind == "exact":
         alpha = _safe_alpha(setting, final, among, linear, budget, wanted)
         if folds:
@@ -250,7 +254,7 @@ def _linear(
     setting = sides.setting
     if wanted.classes or not wanted.fit_intercept or not setting.rows.resident or budget.late():
         return False, choice
-    if len(sides.among) < 4:
+    if len(sides.among) < 4 or setting.rows.target_shape != (1,):
         return False, choice
     known, apart = sides.known_and_apart()
     if setting.judge.free:  # few rows: those that judge must not have been seen

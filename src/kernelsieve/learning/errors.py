@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kernelsieve._parallel import ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.kernels import Kernel
+from kernelsieve.learning.weights import positive_weights
 from kernelsieve.linalg.cholesky import (
     covariance_factor,
     inverse_of_lower,
@@ -55,8 +56,7 @@ class RidgeErrors(ABC):
         self.free_intercept = free_intercept
         # In float64: rounding in float32 hides a small alpha, and K is no longer positive definite.
         self.X, self.outside = rows.X.astype(np.float64), outside
-        weights = rows.weights_or_ones
-        self.weights = np.maximum(weights, 1e-12 * weights.max())
+        self.weights = positive_weights(rows.weights_or_ones)
         self.mean = np.average(rows.y, axis=0, weights=self.weights) if fit_intercept else 0.0
         self.y = rows.y - self.mean
         size = np.sqrt(np.average(self.y**2, axis=0, weights=self.weights))
@@ -107,6 +107,8 @@ class LeftOut(RidgeErrors):
                 moved = self._moved_means(judges) * (sums / diagonal)[:, None]
                 residuals = dual / diagonal[:, None] + moved
                 return residuals
+            if len(gram) == 1:  # without it nothing is known
+                return y[first:]
             total = float(half[-1] @ half[-1])
             dual = dual - np.outer(sums, half[:-1] @ half[-1] / total)
             residuals = dual / (diagonal - sums**2 / total)[:, None]

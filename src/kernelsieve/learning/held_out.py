@@ -20,6 +20,7 @@ from kernelsieve.learning.plan import HeldOut
 from kernelsieve.learning.product_choice import KernelChoice
 from kernelsieve.learning.sides import Setting
 from kernelsieve.learning.transform import TransformTrial
+from kernelsieve.learning.weights import shares
 from kernelsieve.sources.base import Source
 
 Array = NDArray[np.float64]
@@ -138,7 +139,7 @@ def reported_error(held: HeldOut, rows: Source, judge: Judge) -> float:
     targets from their mean corrects for what the held-out rows happen to be.
     """
     squares = np.mean((held.targets - held.predicted) ** 2, axis=1)
-    weights = rows.take(held.rows).weights
+    weights = shares(rows.take(held.rows))
     if not (rows.resident and judge.free):
         return math.sqrt(float(np.average(squares, weights=weights)))
     whole = next(iter(rows.parts(rows.shape[0])))  # where they are, not a copy

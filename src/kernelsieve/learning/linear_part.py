@@ -14,6 +14,7 @@ from kernelsieve._random import keyed_rows
 from kernelsieve._state import Persistent, array
 from kernelsieve.learning.errors import SetApart
 from kernelsieve.learning.options import LearnOptions
+from kernelsieve.learning.weights import with_weight
 from kernelsieve.sources.base import ArraySource, Block, Source
 
 ALPHAS = np.logspace(-3.0, 4.0, 15)  # of ridges on standardised columns
@@ -51,6 +52,7 @@ class LinearPart(Persistent):
     @classmethod
     def fit(cls, rows: Block) -> Self:
         """The ridge on standardised columns whose leave-one-out error is lowest."""
+        rows = with_weight(rows)
         X = np.asarray(rows.X, dtype=np.float64)
         known = ~np.isnan(X)
         counts = np.maximum(known.sum(axis=0), 1)
@@ -68,6 +70,16 @@ class LinearPart(Persistent):
         """Fitted to as many rows as tell its coefficients."""
         some = keyed_rows(rows.shape[0], MOST_ROWS, seed, "linear part")
         return cls.fit(rows.take(np.sort(some)))
+
+    @property
+    def slopes(self) -> Array:
+        """The coefficients of a single target, of shape (d,)."""
+        return self.coefficients[:, 0]
+
+    @property
+    def constant(self) -> float:
+        """The value of a single target where all columns are 0."""
+        return float(self.intercepts[0] - self.centers @ self.slopes)
 
     def __call__(self, X: Any) -> Array:
         """The values at rows, of shape (n, m)."""
@@ -115,7 +127,7 @@ def try_linear(
         Whether the kernel may have another ridge beside the linear part.
     """
     d, m = known.X.shape[1], known.y.shape[1]
-    if len(known) < options.linear_rows * (d + 1):
+    if np.count_nonzero(known.weights_or_ones) < options.linear_rows * (d + 1):
         return LinearTrial(False, alpha, 1.0)
     linear = LinearPart.fit(known)
     columns = [np.hstack([rows.y, rows.y - linear(rows.X)]) for rows in (known, apart)]

@@ -15,6 +15,7 @@ from kernelsieve._parallel import one_thread_in_blas, ordered_map
 from kernelsieve._random import keyed_rows
 from kernelsieve.learning.budget import Budget
 from kernelsieve.learning.candidate import Candidate
+from kernelsieve.learning.weights import shares, with_weight
 from kernelsieve.linalg.cholesky import covariance_factor, inverse_of_lower
 from kernelsieve.linalg.left_out import solve_judged
 from kernelsieve.linalg.logistic import OnKernel, minimise, row_losses, second_derivatives
@@ -47,7 +48,7 @@ class Held:
         The rows that had a part in the choice, and those that had none.
     candidates : tuple of Candidate
         The chosen kernel first, then simpler ones, from the roughest of them to an almost linear
-        one: see `from_simple`.
+        one.
     """
 
     known: Rows
@@ -125,7 +126,7 @@ def choose_loss(
     apart = np.concatenate([one.apart for one in held])
     order = np.argsort(apart)
     truth = rows.take(apart[order])
-    share = truth.weights_or_ones / truth.weights_or_ones.sum()
+    share = shares(truth)
 
     def judged(place: int) -> LossChoice | None:
         if place and budget.late():
@@ -223,17 +224,30 @@ def left_out_scores(K: Array, rows: Block, dual: Array, intercepts: Array, alpha
 
 
 def squares_are_better(
-    rows: Block, held: Sequence[Held], chosen: LossChoice, ridge: Candidate, fit_intercept: bool
+    rows: Block,
+    held: Sequence[Held],
+    chosen: LossChoice,
+    ridge: Candidate,
+    *,
+    fit_intercept: bool,
+    free: bool,
 ) -> bool:
     """Whether a ridge on the signs predicts classes better than the log loss, once calibrated.
 
-    Of a single split both are fitted to some of its rows. Where folds cover all rows, each row is
-    predicted from all others: folds without a quarter of few rows would ask for a wider kernel.
+    Of a single split both are fitted to some of its rows. Where folds cover all rows and any row
+    may judge any other (``free``), each row is predicted from all others: folds without a quarter
+    of few rows would ask for a wider kernel.
     """
-    if len(held) == 1:
-        known, apart = rows.take(held[0].known), rows.take(held[0].apart)
-        scores = ridge_scores(ridge, known, apart, fit_intercept)
-        return _clearly_better(scores, chosen.scores, apart)
+    if len(held) == 1 or not free:
+        apart = np.concatenate([one.apart for one in held])
+        order = np.argsort(apart)
+        found = [
+            ridge_scores(
+                one.candidates[0], rows.take(one.known), rows.take(one.apart), fit_intercept
+            )
+            for one in held
+        ]
+        return _clearly_better(np.concatenate(found)[order], chosen.scores, rows.take(apart[order]))
     known = with_weight(rows)
     candidate = held[0].candidates[chosen.place] if chosen.place else ridge
     K = matrix(candidate.kernel, known.X, known.X)
@@ -250,7 +264,7 @@ def squares_are_better(
 
 def _clearly_better(scores: Array, others: Array, rows: Block) -> bool:
     """Whether the losses of some scores are lower than those of others by more than chance."""
-    share = rows.weights_or_ones / rows.weights_or_ones.sum()
+    share = shares(rows)
     return is_worse(calibrated(others, rows), calibrated(scores, rows), share, SQUARES_ERRORS)
 
 
@@ -265,7 +279,7 @@ def ridge_scores(ridge: Candidate, known: Block, apart: Block, fit_intercept: bo
 
 def calibrated(scores: Array, rows: Block) -> Array:
     """The log losses of scores times the factor that suits them best."""
-    share = rows.weights_or_ones / rows.weights_or_ones.sum()
+    share = shares(rows)
     found = minimize_scalar(
         lambda sharpness: float(share @ row_losses(np.exp(sharpness) * scores, rows.y)),
         bounds=SHARPNESS,
@@ -283,10 +297,3 @@ def matrix(kernel: Any, X: Any, Y: Any, n_jobs: int | None = 1) -> Array:
 def spread(K: Array) -> float:
     """The mean squared distance of rows from their mean, in the space of the kernel."""
     return max(float(np.mean(np.diag(K)) - np.mean(K)), 1e-12 * float(np.mean(np.diag(K))))
-
-
-def with_weight(rows: Block) -> Block:
-    """The rows whose weight is positive, with their weights."""
-    weights = rows.weights_or_ones
-    kept = np.flatnonzero(weights)
-    return Block(rows.X[kept], rows.y[kept], weights[kept])

@@ -88,7 +88,7 @@ class LearnOptions:
     final_rows: int = 2500
     judged_rows: int = 5000
     judged_landmarks: int = 1000
-    solver_rows: int = 4000
+    solver_rows: int = 2500
     full_work: float = 1e10
     families: int = 2
     equal: tuple[str, ...] = ("laplacian", "gaussian")

@@ -71,10 +71,11 @@ class Solver(Persistent):
         if not self.is_exact:
             return replace(self, size=min(self.size, n_rows))
         if n_rows <= options.exact_rows:
-            return Solver("exact", min(self.size, n_rows))
+            return Solver("exact", min(options.landmarks, n_rows))
+        size = min(options.landmarks, n_rows)
         if product_work(kernel, n_rows, n_columns) <= options.full_work:
-            return Solver("iterative", self.size)
-        return Solver("landmarks", options.landmarks)
+            return Solver("iterative", size)
+        return Solver("landmarks", size)
 
     def words(self, n_rows: int) -> str:
         """What is done, as a person would tell it."""
@@ -252,9 +253,28 @@ class Plan(Persistent):
         if self.alpha <= 0.0:
             wrong("alpha", f"is {self.alpha}, not above 0")
 
-    def __str__(self) -> str:
+    def for_other_rows(self) -> Plan:
+        """The same decisions, without what was predicted of the rows that made them."""
+        if self.report is None:
+            return self
+        return replace(self, report=replace(self.report, held_out=None))
+
+    def shifted(self, shifts: Array) -> Plan:
+        """The same with shifts added to the scores of held-out rows."""
         report = self.report
-        parts = [] if self.transform is None else [f"{self.transform.label('target')}"]
+        if report is None or report.held_out is None:
+            return self
+        held = report.held_out
+        moved = replace(held, predicted=held.predicted + shifts, apart=held.apart + shifts)
+        return replace(self, report=replace(report, held_out=moved))
+
+    def __str__(self) -> str:
+        return self.words(error=True)
+
+    def words(self, error: bool) -> str:
+        """What was decided, as a person would tell it; with the error that is expected, if any."""
+        report = self.report
+        parts = [] if self.transform is None else [self.transform.label("target")]
         if self.linear:
             parts.append("linear part")
         parts.append(kernel_words(self.kernel))
@@ -263,8 +283,8 @@ class Plan(Persistent):
             parts.append(self.loss)
         if self.correction is not None:
             parts.append(self.correction.words())
-        if report is not None and report.error is not None:
-            parts.append(f"RMSE {report.error:.4g} on {report.n_held_out:,} held-out rows")
+        if error and report is not None and report.error is not None:
+            parts.append(f"RMSE about {report.error:.4g}, from {report.n_held_out:,} held-out rows")
         if report is not None and report.seconds:
             parts.append(seconds_words(report.seconds))
         return "; ".join(parts)

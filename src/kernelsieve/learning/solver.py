@@ -19,6 +19,7 @@ from kernelsieve.learning.plan import Solver
 from kernelsieve.learning.product_choice import KernelChoice
 from kernelsieve.learning.sides import Setting, Sides
 from kernelsieve.learning.walk import Walk
+from kernelsieve.learning.weights import shares
 from kernelsieve.sources.base import Block
 
 FEWEST_LANDMARKS = 100
@@ -76,9 +77,9 @@ def choose_solver(
         kernel = walk.form.kernel(wide, walk.learner)
         residuals = fewer.residuals_of_all(kernel, wide.alpha)
         nearest = _corrected(fewer, kernel, residuals, setting, budget.deadline)
-    shares = judge.weights[judge.outside]
-    better = nearest is None or _mean_square(exact, shares) < nearest
-    if better and pays(exact, residuals[judge.outside], shares):
+    weights = judge.weights[judge.outside]
+    better = nearest is None or _mean_square(exact, weights) < nearest
+    if better and pays(exact, residuals[judge.outside], weights):
         return SolverChoice(Solver("iterative", min(n, options.landmarks)), narrow, tuple(tried))
     return replace(landmarks, tried=tuple(tried))
 
@@ -112,8 +113,7 @@ def pays(refined: Array, before: Array, weights: Any = None, worth: float = WORT
     Not by chance is a mean gain above its standard error, or a gain at most of the rows, or one of
     a fifth: where a few large residuals are all of the error, they cannot be told from chance.
     """
-    weights = np.ones(len(refined)) if weights is None else np.asarray(weights, dtype=np.float64)
-    share = weights / weights.sum()
+    share = shares(Block(refined, None, weights))
     squares, after = np.mean(before**2, axis=1), np.mean(refined**2, axis=1)
     gain = float(share @ (squares - after))
     if gain <= (1.0 - (1.0 - worth) ** 2) * float(share @ squares):

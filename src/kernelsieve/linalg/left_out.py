@@ -85,8 +85,8 @@ def solve_judged(
     scaled = solved[:-1].T - np.outer(constant, intercepts)
     dual = np.empty_like(scaled)
     dual[order] = roots[:, None] * scaled
-    if not len(judges):
-        return JudgedRidge(dual, intercepts, np.empty((0, m)), np.empty((0, m)))
+    if not len(judges) or n == 1:  # without its only row nothing is known
+        return JudgedRidge(dual, intercepts, y[judges], y[judges])
     last = np.ascontiguousarray(lower[first:, first:])
     here, c, of_judges = scaled[first:], constant[first:], roots[first:, None]
     diagonal = np.square(inverse_of_lower(last)).sum(axis=0) - c**2 / total

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve._parallel import one_thread_in_blas, ordered_map
-from kernelsieve.learning.judge import Judge
+from kernelsieve.learning.judge import Judge, Split
 from kernelsieve.learning.log_loss import left_out_scores, matrix, spread
 from kernelsieve.learning.plan import HeldOut, Plan
+from kernelsieve.learning.weights import shares
 from kernelsieve.linalg.logistic import LossSums, OnFeatures, OnKernel, minimise
 from kernelsieve.models.kernel_ridge import KernelRidge
 from kernelsieve.models.ridge_refine import ExactRidge
@@ -36,10 +39,10 @@ def log_loss_on_kernel(
     Returns
     -------
     held : HeldOut
-        The unseen rows; without any, all rows in a few folds.
+        The unseen rows; without any, the rows of a few folds.
     calibration : HeldOut
-        What to calibrate with: the unseen rows; without any, each row from all others, since
-        scores of folds are not as sharp as those of all rows.
+        What to calibrate with: the same rows; without unseen ones, each row from all others if any
+        row may judge any other, since scores of folds are not as sharp as those of all rows.
     """
     n = rows.shape[0]
     block = rows.take(np.arange(n))
@@ -62,21 +65,20 @@ def log_loss_on_kernel(
         whole[np.append(known, n)] = found
         return whole
 
-    with one_thread_in_blas():
-        every = np.arange(n)
-        if len(unseen):
-            values = solved(np.setdiff1d(every, unseen), values)
-            scores[unseen] = K[unseen] @ values[:-1] + values[-1]
-            values = solved(every, values)
-        else:
-            values = solved(every, values)
-            for known, apart in judge.folds(min(FOLDS, n)) if n > 1 else ():
-                fold = solved(np.sort(known), values)
-                scores[apart] = K[apart] @ fold[:-1] + fold[-1]
-    model.adopt_exact(ExactRidge(block.X, values[:-1], values[-1]))
-    judges = unseen if len(unseen) else every
-    held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    every = np.arange(n)
+    splits = _folds(judge, n)
     if len(unseen):
+        splits = [Split(np.setdiff1d(every, unseen), unseen)]
+    with one_thread_in_blas():
+        start = values if len(unseen) else solved(every, values)
+        for known, apart in splits:
+            values = solved(np.sort(known), start)
+            scores[apart] = K[apart] @ values[:-1] + values[-1]
+        values = solved(every, values) if len(unseen) else start
+    model.adopt_exact(ExactRidge(block.X, values[:-1], values[-1]))
+    judges = np.sort(np.concatenate([apart for _, apart in splits])) if splits else every
+    held = HeldOut(judges, block.y[judges], scores[judges], scores[judges])
+    if len(unseen) or not judge.free:
         return held, held
     some = Block(None, block.y[weighted], block.weights_or_ones[weighted])
     near = left_out_scores(K[np.ix_(weighted, weighted)], some, values[weighted], values[-1], alpha)
@@ -84,36 +86,48 @@ def log_loss_on_kernel(
 
 
 def log_loss_on_features(
-    model: KernelRidge, rows: Source, unseen: Rows, penalty: float
+    model: KernelRidge, rows: Source, unseen: Rows, penalty: float, judge: Judge
 ) -> tuple[KernelRidge, HeldOut]:
     """A model with the features of a ridge and the coefficients of the log loss.
 
-    The unseen rows are left out first; what that finds is where the fit to all rows begins.
+    The unseen rows are left out first; without any, the rows of each fold. What that finds is where
+    the fit to all rows begins.
     """
-    unseen = np.sort(unseen)
-    posterior = model.on_features.posterior
+    n = rows.shape[0]
+    apart = [unseen] if len(unseen) else [fold.judge for fold in _folds(judge, n)]
+    judges = np.sort(np.concatenate(apart)) if apart else np.arange(n)
+    posterior, truth = model.on_features.posterior, rows.take(judges)
     assert posterior is not None  # solver="cholesky" has one
-    truth = rows.take(unseen)
-    passes = _Passes(model, rows, unseen)
+    passes = _Passes(model, rows)
     most = HELD_PASSES if passes.held is not None else READ_PASSES
     outputs = truth.y.shape[1]
-    bend = bend_at(truth, truth.weights_or_ones)
+    bend = bend_at(truth)
+    values = np.zeros((posterior.shape[0] + 1, outputs))
+    scores = np.zeros(truth.y.shape)
     with one_thread_in_blas():
-        few = OnFeatures(passes.without, posterior, penalty, outputs, bend)
-        start = np.zeros((posterior.shape[0] + 1, outputs))
-        found = minimise(few, start, most, FEATURE_TOL).at.values
-        scores = _with(model, *few.plain(found)).predict(truth.X).reshape(truth.y.shape)
-        every = OnFeatures(passes.all, posterior, penalty, outputs, bend)
-        values = minimise(every, found, most, FEATURE_TOL).at.values
-    return _with(model, *every.plain(values)), HeldOut(unseen, truth.y, scores, scores)
+        for some in apart:
+            part = np.sort(some)
+            few = OnFeatures(passes.without(part), posterior, penalty, outputs, bend)
+            values = minimise(few, values, most, FEATURE_TOL).at.values
+            here = np.searchsorted(judges, part)
+            found = _with(model, *few.plain(values)).predict(truth.X[here])
+            scores[here] = found.reshape(len(here), outputs)
+        every = OnFeatures(passes.without(None), posterior, penalty, outputs, bend)
+        values = minimise(every, values, most, FEATURE_TOL).at.values
+    return _with(model, *every.plain(values)), HeldOut(judges, truth.y, scores, scores)
 
 
-def bend_at(rows: Block, weights: Array) -> float:
+def _folds(judge: Judge, n: int) -> list[Split]:
+    """Few folds of few rows."""
+    return list(judge.folds(min(FOLDS, n))) if n > 1 else []
+
+
+def bend_at(rows: Block) -> float:
     """The curvature of the log loss where every row has the base rate, over the largest there is.
 
     For several classes it is that of the most frequent one.
     """
-    rates = np.average(rows.y > 0, axis=0, weights=weights)
+    rates = shares(rows) @ (rows.y > 0)
     return max(float(np.max(4.0 * rates * (1.0 - rates))), LEAST_BEND)
 
 
@@ -127,8 +141,8 @@ def _with(model: KernelRidge, coefficients: Array, intercepts: Array) -> KernelR
 class _Passes:
     """Passes over the features of all rows, which are held where they fit in memory."""
 
-    def __init__(self, model: KernelRidge, rows: Source, unseen: Rows) -> None:
-        self.model, self.rows, self.unseen = model, rows, unseen
+    def __init__(self, model: KernelRidge, rows: Source) -> None:
+        self.model, self.rows = model, rows
         self.mixing = model.passes.mixing(rows.dtype)
         raw = self.mixing is not None
         self.held: list[tuple[Any, Block]] | None = None
@@ -139,15 +153,11 @@ class _Passes:
                 raw=raw,
             )
 
-    def all(self, coefficients: Array, intercepts: Array) -> LossSums:
-        """The sums over all rows."""
-        return self._sums(coefficients, intercepts, None)
+    def without(self, unseen: Rows | None) -> Callable[[Array, Array], LossSums]:
+        """The sums over all rows but these."""
+        return partial(self._sums, unseen)
 
-    def without(self, coefficients: Array, intercepts: Array) -> LossSums:
-        """The sums over all rows but the unseen ones."""
-        return self._sums(coefficients, intercepts, self.unseen)
-
-    def _sums(self, coefficients: Array, intercepts: Array, unseen: Rows | None) -> LossSums:
+    def _sums(self, unseen: Rows | None, coefficients: Array, intercepts: Array) -> LossSums:
         mixing = None if self.mixing is None else self.mixing.astype(np.float64)
         inner = coefficients if mixing is None else mixing @ coefficients
 

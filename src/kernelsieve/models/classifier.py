@@ -146,7 +146,20 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         ndarray of shape (n, n_classes)
         """
         check_is_fitted(self)
-        return softmax(self.sharpness_ * both_classes(self.decision_function(X)), axis=1)
+        return self.probabilities(self.decision_function(X))
+
+    def probabilities(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Turn scores, as of ``decision_function``, into probabilities of the classes.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n,) for two classes, (n, n_classes) for more
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+        """
+        return softmax(self.sharpness_ * both_classes(scores), axis=1)
 
     @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:

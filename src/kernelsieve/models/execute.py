@@ -40,7 +40,7 @@ from kernelsieve.models.ridge_refine import (
     trials,
 )
 from kernelsieve.models.ridge_solve import left_out_residuals
-from kernelsieve.sources.base import Source
+from kernelsieve.sources.base import Block, Source
 from kernelsieve.sources.changed import recoded
 
 EXACT_FEATURES = 1000  # of an exact ridge: what its predictive variance comes from
@@ -128,9 +128,9 @@ def execute(
             linear = LinearPart.of(shown, judge.seed)
             shown = linear.beside(shown)
     solver = plan.solver.for_rows(plan.kernel, n, d, options)
-    plan = replace(plan, solver=solver, transform=transform)
+    plan = replace(plan, solver=solver, transform=transform, linear=linear is not None)
     unseen = rows_set_apart(n, judge, options).judge
-    run = _Run(plan, shown, clone(ridge), judge.seed, unseen, budget, single, judge)
+    run = _Run(plan, shown, clone(ridge), judge.seed, unseen, budget, single, judge, options)
     found = run.log_loss() if plan.loss == "log loss" else run.squares(correct)
     plan = replace(plan, correction=found.correction, solver=found.solver or solver)
     held = _in_units(found.held, rows, linear, transform)
@@ -166,12 +166,13 @@ class _Run:
     budget: Budget
     single: bool
     judge: Judge
+    options: LearnOptions
 
     def squares(self, correct: bool) -> _Found:
         """The ridge, by the solver of the plan."""
         if self.plan.solver.kind == "exact":
             return self._exact()
-        if self.plan.solver.kind == "iterative":
+        if self.plan.solver.kind == "iterative" and len(self.unseen):  # they end the iterations
             return self._iterative(correct)
         return self._on_features(correct)
 
@@ -207,9 +208,32 @@ class _Run:
                 gram, whole.y, whole.weights, alpha, self.ridge.fit_intercept, judges
             )
         model.adopt_exact(ExactRidge(whole.X, solved.dual, solved.intercepts))
+        if not len(self.unseen) and not self.judge.free:  # a neighbour would tell too much
+            return _Found(model, self._held_by_folds(gram, whole), alpha)
         targets = whole.y[judges]
         held = HeldOut(judges, targets, targets - solved.left_out, targets - solved.apart)
         return _Found(model, held, alpha)
+
+    def _held_by_folds(self, gram: Array, whole: Block) -> HeldOut:
+        """Rows of folds that the groups or the times allow, predicted from those that choose."""
+        nobody = np.empty(0, dtype=np.int64)
+        kept, found = [nobody], [np.empty((0, whole.y.shape[1]))]
+        for known, apart in self.judge.folds(min(self.options.folds, len(whole))):
+            some = whole.take(known)
+            solved = solve_judged(
+                gram[np.ix_(known, known)],
+                some.y,
+                some.weights,
+                self.plan.alpha,
+                self.ridge.fit_intercept,
+                nobody,
+            )
+            kept.append(apart)
+            found.append(gram[np.ix_(apart, known)] @ solved.dual + solved.intercepts)
+        rows, predicted = np.concatenate(kept), np.concatenate(found)
+        order = np.argsort(rows)
+        rows, predicted = rows[order], predicted[order]
+        return HeldOut(rows, whole.y[rows], predicted, predicted)
 
     def _iterative(self, correct: bool) -> _Found:
         """Conjugate gradients on all rows but the held-out ones, and on from there on all."""
@@ -260,7 +284,9 @@ class _Run:
         if plan.correction is not None and near:
             with self.budget.step("nearest rows"):
                 local = correction_by(model.on_features, self.rows, plan.correction)
-            return _Found(_corrected_by(model, local), held, plan.alpha, plan.correction)
+            return _Found(
+                _corrected_by(model, local), held, plan.alpha, plan.correction, run.plan.solver
+            )
         in_time = least_seconds(self.rows.shape[0]) <= self.budget.left()
         if correct and in_time and len(judges) > 1 and near:
             with self.budget.step("nearest rows"):
@@ -308,9 +334,8 @@ class _Run:
             if free:
                 penalty *= _spread(plan.kernel, self.rows, self.seed)
             model = self._prepared(self._features(kind, penalty), penalty, False)
-            judges = self.unseen if len(self.unseen) else np.arange(self.rows.shape[0])
-            model, held = log_loss_on_features(model, self.rows, judges, penalty)
-        return _Found(model, held, plan.alpha)
+            model, held = log_loss_on_features(model, self.rows, self.unseen, penalty, self.judge)
+        return _Found(model, held, plan.alpha, solver=plan.solver)
 
 
 def _corrected_by(model: KernelRidge, correction: LocalCorrection) -> KernelRidge:
@@ -318,8 +343,11 @@ def _corrected_by(model: KernelRidge, correction: LocalCorrection) -> KernelRidg
     return like(model, {"refine": "local"}, local_=correction)
 
 
-def check_plan(plan: Plan, rows: Source, classes: bool) -> None:
-    """Refuse a plan for another task, or for other columns."""
+def check_plan(plan: Plan, rows: Source, given: dict[str, Any], *, classes: bool) -> None:
+    """Refuse a plan for another task, for other columns, or beside what it decides."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is decided by the plan: leave out {name} or plan")
     kernel = plan.kernel.base if isinstance(plan.kernel, Anova) else plan.kernel
     columns = np.size(kernel.rates)
     if columns not in (1, rows.shape[1]):
@@ -332,6 +360,11 @@ def check_plan(plan: Plan, rows: Source, classes: bool) -> None:
     if plan.classes != classes:
         model = "KernelRidgeClassifier" if plan.classes else "KernelRidgeCV"
         raise ValueError(f"the plan was made by a {model}: pass it to one")
+    if plan.transform is not None and rows.target_shape != (1,):
+        raise ValueError(
+            f"the plan learns {plan.transform.label()}, a single target, and y has "
+            f"{rows.target_shape[0]} columns: fit without plan= to learn a new one"
+        )
 
 
 def _first(y: Any, weights: Any) -> tuple[Array, Any]:

@@ -33,8 +33,9 @@ CALIBRATION_ROWS = 20_000
 class KernelRidgeClassifier(FeatureClassifier):
     """Classification by kernel ridge regression on +-1 targets, a column for each class.
 
-    With a learned kernel the coefficients minimise the penalised log loss in place of the squared
-    errors, if that gives rows set apart better probabilities.
+    With a learned kernel the coefficients minimise the penalised log loss of the softmax, unless
+    squared errors give clearly better probabilities at rows that were left out: by two standard
+    errors of the difference.
 
     Parameters
     ----------
@@ -71,8 +72,7 @@ class KernelRidgeClassifier(FeatureClassifier):
     classes_ : ndarray of shape (n_classes,)
         The labels, in ascending order.
     ridge_ : KernelRidge
-        The regression on the targets; or, with a learned kernel, the scores whose softmax has the
-        lowest log loss.
+        The scores. By squared errors they are a regression on the targets.
     plan_ : Plan or None
         Everything that was decided for a learned kernel, in words if it is printed.
     features_ : FeatureMap
@@ -146,7 +146,15 @@ class KernelRidgeClassifier(FeatureClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        order: Any = None,
+    ) -> Self:
         """Fit the map, the ridge and the calibration of probabilities.
 
         Parameters
@@ -155,7 +163,12 @@ class KernelRidgeClassifier(FeatureClassifier):
         y : array-like of shape (n,), optional
             Labels; None takes those of a source.
         sample_weight : array-like of shape (n,), optional
-            Multiplies the squared errors. The map does not see it.
+            Multiplies the losses. A map that is given does not see it.
+        groups : array-like of shape (n,), optional
+            While the kernel is learned, rows of one group (a patient, a customer) are never split
+            between those that choose and those that judge.
+        order : array-like of shape (n,), optional
+            Times: while the kernel is learned, rows that judge are later than rows that choose.
 
         Returns
         -------
@@ -177,8 +190,12 @@ class KernelRidgeClassifier(FeatureClassifier):
         )
         self.plan_: Plan | None = None
         max_order = checked_order(self.max_order, self.features is None, rows)
-        if self.features is None and not rows.sparse:
-            self._fit_plan(rows, targets, ridge, max_order)
+        if self.plan is not None or (self.features is None and not rows.sparse):
+            self._fit_plan(rows, targets, ridge, max_order, groups, order)
+        elif groups is not None or order is not None:
+            raise ValueError(
+                "groups and order are for a learned kernel of dense rows: leave out features"
+            )
         else:
             n = rows.shape[0]
             few = np.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).astype(int)
@@ -191,24 +208,39 @@ class KernelRidgeClassifier(FeatureClassifier):
         return self
 
     def _fit_plan(
-        self, rows: Source, targets: Source, ridge: KernelRidge, max_order: int | None
+        self,
+        rows: Source,
+        targets: Source,
+        ridge: KernelRidge,
+        max_order: int | None,
+        groups: Any,
+        order: Any,
     ) -> None:
         """Choose what to fit, fit it to all rows, and calibrate on rows that were left out."""
         n = rows.shape[0]
         labels = column_or_1d(rows.take(np.arange(n)).y) if rows.resident else None
-        judge = Judge(n, root_seed(self.random_state), labels=labels)
+        belongs, times = (None if one is None else np.asarray(one) for one in (groups, order))
+        judge = Judge(n, root_seed(self.random_state), labels, belongs, times)
         budget, plan, columns = Budget(self.time_limit), self.plan, columns_of(targets)
         if plan is None:
             plan = choose(columns, judge, budget.for_choice(n), self._wanted(max_order))
         else:
-            check_plan(plan, rows, classes=True)
+            self._check_plan(plan, columns)
+            plan = plan.for_other_rows()
         single = targets.target_shape == ()
         found = execute(plan, columns, ridge, judge, budget, single=single)
         self.plan_, self.ridge_ = found.plan, found.model
         held, outputs = found.calibration, targets.target_shape or ()
         seen, shape = rows.take(held.rows), (len(held.rows), *outputs)
         weights = targets.take(held.rows).weights
-        self._take(self._calibration(seen.y, held.predicted.reshape(shape), weights))
+        calibration = self._calibration(seen.y, held.predicted.reshape(shape), weights)
+        self._take(calibration)
+        self.plan_ = found.plan.shifted(calibration.shifts)
+
+    def _check_plan(self, plan: Plan, rows: Source) -> None:
+        """Refuse a plan for another task or for other columns."""
+        given = {"features": self.features, "alpha": self.alpha, "max_order": self.max_order}
+        check_plan(plan, rows, given, classes=True)
 
     def _wanted(self, max_order: int | None) -> Wanted:
         alphas = None

@@ -12,7 +12,9 @@ from kernelsieve.features.frequencies import StructuredFrequencies
 from kernelsieve.kernels.missing import Reference
 from kernelsieve.kernels.series import Series
 from kernelsieve.kernels.warps import Warp
+from kernelsieve.learning.linear_part import LinearPart
 from kernelsieve.learning.neighbours import LocalCorrection, LocalMetric
+from kernelsieve.learning.plan import Correction, Plan, Report, Solver
 from kernelsieve.learning.target_transform import TargetTransform
 from kernelsieve.linalg.normal_equations import NormalEquations
 from kernelsieve.linalg.posterior import Posterior
@@ -33,7 +35,6 @@ from kernelsieve.sources.marginals import Marginals
 from kernelsieve.tables.categories import Category
 from kernelsieve.tables.columns import Number, Time
 from kernelsieve.tables.encoder import TableEncoder
-from kernelsieve.tables.learned import LearnedRidge
 from kernelsieve.tables.model import TableModel
 from kernelsieve.tables.texts import Reading
 
@@ -94,7 +95,11 @@ for _class in (
     DegreeColumns,
     Estimate,
     Frame,
-    LearnedRidge,
+    LinearPart,
+    Plan,
+    Solver,
+    Correction,
+    Report,
     Intervals,
     Jackknife,
     Category,

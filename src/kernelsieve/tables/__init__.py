@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelsieve.tables.encoder import TableEncoder
-    from kernelsieve.tables.model import Predictions, TableModel
+    from kernelsieve.tables.model import TableModel
+    from kernelsieve.tables.predictions import Predictions
     from kernelsieve.tables.readers import read_table
     from kernelsieve.tables.row import TablePredictor
     from kernelsieve.tables.table import Table, TableError, TableNotice, as_table
 
 _HOMES = {
-    "Predictions": "model",
+    "Predictions": "predictions",
     "Table": "table",
     "TableEncoder": "encoder",
     "TableError": "table",

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelsieve.tables.facts import label_text, scores
-from kernelsieve.tables.model import Predictions, TableModel
+from kernelsieve.tables.model import TableModel
+from kernelsieve.tables.predictions import Predictions
 from kernelsieve.tables.table import Table, TableError, TableNotice, is_missing
 
 

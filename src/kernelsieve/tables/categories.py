@@ -19,7 +19,7 @@ from kernelsieve.tables.means import level_means
 
 MOST_LEVELS = 1_000  # categories of a column that are told apart; the others share one
 MEANS_ABOVE = 20  # categories: with more, the mean of the target stands for each
-MOST_MEANS = 5  # outputs that means are taken of
+MOST_MEANS = 20  # outputs that means are taken of
 LARGEST_MEAN = 1e6  # standard deviations of the target
 OTHER = "(other)"
 

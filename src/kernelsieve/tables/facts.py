@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -16,28 +15,26 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
-from kernelsieve._random import root_seed, stream
+from kernelsieve._random import stream
 from kernelsieve._state import Sizes, plain
 from kernelsieve.diagnostics import KernelSample
-from kernelsieve.features import AdaptiveFeatures, AutoFeatures, FeatureMap
+from kernelsieve.explanation.sums import innermost
+from kernelsieve.features import AutoFeatures, FeatureMap
 from kernelsieve.features.adaptive import SampledFeatures
 from kernelsieve.features.series import degree_masses
 from kernelsieve.features.sphere import polar
 from kernelsieve.kernels import SeriesKernel
 from kernelsieve.kernels.series import SeriesTooLongError
-from kernelsieve.learning.target_transform import target_label
-from kernelsieve.models import KernelRidge
 from kernelsieve.models.scores import unit_of
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.figures import figure
-from kernelsieve.tables.learned import LearnedRidge
-from kernelsieve.tables.monomials import Ranking, ranked_monomials
+from kernelsieve.tables.monomials import ranked_monomials
 from kernelsieve.tables.verdict import check_verdict, verdict_lines
 
 DIAGNOSTIC_ROWS = 1_000
-PERMUTED_ROWS, PERMUTATIONS = 2_000, 3
+PERMUTED_ROWS, PERMUTATIONS = 500, 2
 MOST_PERMUTED = 200  # columns of the table
-STAND_IN_ROWS, STAND_IN_FEATURES = 4_000, 300
+RANKED_ROWS = 4_000
 MONOMIALS = 50  # that are kept in the facts
 MOST_CONFUSED = 10  # classes that a confusion matrix is shown for
 SMALLEST_SHOWN = 5e-4  # of an importance: less is 0.000
@@ -94,9 +91,11 @@ def label_text(label: Any) -> str:
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 
-def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
+def explanation_facts(
+    model: Any, X: Any, names: NDArray[np.object_], seed: int, learned: bool
+) -> dict[str, Any]:
     """Describe a fitted model: its parts, and how well its features approximate the kernel."""
-    features, alpha = model.features_, float(getattr(model, "ridge_", model).alpha)
+    features, alpha = model.features_, float(innermost(model).alpha)
     rows = np.sort(stream(seed, "diagnostics").permutation(X.shape[0])[:DIAGNOSTIC_ROWS])
     facts: dict[str, Any] = {
         "method": _method(features),
@@ -106,6 +105,9 @@ def explanation_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int)
         "features": int(features.n_components_),
         "monomials": monomial_facts(model, X, names, seed),
     }
+    if learned:  # the kernel itself is solved for, or nearly so
+        nothing = {"diagnostic rows": 0, "statistical dimension": 0.0, "spectral epsilon": 0.0}
+        return facts | nothing | {"degree mass": []}
     sample = KernelSample(features.kernel_, X[rows], alpha, X.shape[0])
     return facts | diagnostic_facts(features, sample)
 
@@ -136,7 +138,7 @@ def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, An
 def column_importances(
     model: Any, X: Any, y: NDArray[Any], encoder: TableEncoder, seed: int
 ) -> list[tuple[str, float]]:
-    """Compute the permutation importance of each column of the table on unseen rows.
+    """Compute the permutation importance of each column of the table for a model, on some rows.
 
     Returns
     -------
@@ -181,40 +183,17 @@ def _loss(model: Any, X: Any, y: NDArray[Any]) -> float:
 
 
 def monomial_facts(model: Any, X: Any, names: NDArray[np.object_], seed: int) -> dict[str, Any]:
-    """List the most important monomials of the model, or of a readable model fitted to it."""
-    rows = np.sort(stream(seed, "stand-in").permutation(X.shape[0])[:STAND_IN_ROWS])
+    """List the most important monomials of a model of products of columns; nothing of others."""
+    rows = np.sort(stream(seed, "monomials").permutation(X.shape[0])[:RANKED_ROWS])
     features = _chosen(model.features_)
-    ridge = getattr(model, "ridge_", model)
-    if isinstance(features, SampledFeatures) and not features.rotate_:
-        # Beside a linear part, the products are those of what it leaves.
-        products = ridge.model_ if isinstance(ridge, LearnedRidge) else ridge
-        found = ranked_monomials(products, X[rows], names)
-        transformed = target_label(ridge)
-        if transformed:
-            found = replace(found, note=f"{found.note}; of {transformed}, where y is the target")
-        return _monomials(found, None)
-    scores = ridge.predict(X[rows])
-    stand_in = KernelRidge(
-        AdaptiveFeatures(
-            STAND_IN_FEATURES,
-            kernel="poly",
-            degree=2,
-            rotate=False,
-            random_state=root_seed(stream(seed, "stand-in map")),
-        ),
-        alpha=1e-3 * len(rows),
-    ).fit(X[rows], scores)
-    found = ranked_monomials(stand_in, X[rows], names)
-    return _monomials(found, float(stand_in.score(X[rows], scores)))
-
-
-def _monomials(found: Ranking, fidelity: float | None) -> dict[str, Any]:
+    if not isinstance(features, SampledFeatures) or features.rotate_:
+        return {"names": [], "coefficients": [], "importances": [], "note": ""}
+    found = ranked_monomials(getattr(model, "ridge_", model), X[rows], names)
     return {
         "names": [str(name) for name in found.names[:MONOMIALS]],
         "coefficients": found.coefficients[:MONOMIALS].tolist(),
         "importances": found.importances[:MONOMIALS].tolist(),
         "note": found.note,
-        "fidelity": fidelity,
     }
 
 
@@ -267,7 +246,6 @@ def check_facts(facts: Any) -> None:
     _check(all(isinstance(name, str) for name in lists[0]), "names")
     _check(_are_numbers([*lists[1], *lists[2]]), "coefficients")
     _check(isinstance(found["note"], str), "note")
-    _check(found["fidelity"] is None or _are_numbers([found["fidelity"]]), "fidelity")
 
 
 def _check(right: bool, name: str) -> None:
@@ -328,10 +306,12 @@ def detail_lines(facts: dict[str, Any]) -> list[str]:
         "Kernel": _rounded(facts["kernel"]),
         "Ridge (alpha)": figure(facts["alpha"]),
         "Features": f"{facts['features']:,} ({facts['method']})",
-        "Effective dimension": f"{facts['statistical dimension']:.0f} degrees of freedom",
-        "Spectral error": f"{facts['spectral epsilon']:.2g} (epsilon, estimated on "
-        f"{facts['diagnostic rows']:,} rows)",
     }
+    if facts["diagnostic rows"]:
+        freedom, epsilon = facts["statistical dimension"], facts["spectral epsilon"]
+        on = f"estimated on {facts['diagnostic rows']:,} rows"
+        lines["Effective dimension"] = f"{freedom:.0f} degrees of freedom"
+        lines["Spectral error"] = f"{epsilon:.2g} (epsilon, {on})"
     if facts["degree mass"]:
         lines["Degree shares"] = _mass_text(facts["degree mass"])
     return [
@@ -386,6 +366,8 @@ def confusion_lines(facts: dict[str, Any]) -> list[str]:
 def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
     """Format the monomials, with a line that says which model they belong to."""
     found = facts["monomials"]
+    if not found["names"]:
+        return []
     names = [printable(name, 48) for name in found["names"][:top]]
     rows = list(zip(names, found["coefficients"], found["importances"], strict=False))
     width = max([22, *map(len, names)])
@@ -395,12 +377,6 @@ def monomial_lines(facts: dict[str, Any], top: int) -> list[str]:
         f"({line}" if i == 0 else f" {line}" for i, line in enumerate(wrap(found["note"], 78))
     ]
     lines[-1] += ")"
-    if found["fidelity"] is not None:
-        lines.append(
-            f"These belong to a polynomial of degree 2 fitted to the model (R2 = "
-            f"{found['fidelity']:.3f})."
-        )
-        lines.append("A readable model (readable=True, fit --readable) has monomials of its own.")
     return lines
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelsieve._random import keyed_rows, root_seed, stream
+from kernelsieve._random import keyed_rows, root_seed
 from kernelsieve._state import (
     AbsentOr,
     PersistentEstimator,
@@ -30,58 +28,50 @@ from kernelsieve._state import (
 from kernelsieve._validation import check_choice, check_count, check_positive
 from kernelsieve.explanation import Explanation, Probe, explain
 from kernelsieve.explanation.views import View
-from kernelsieve.features.registry import feature_map, find_method
+from kernelsieve.features.registry import find_method
 from kernelsieve.kernels import Kernel
-from kernelsieve.learning import Judge, choose_gamma_alpha
+from kernelsieve.learning.plan import Plan
 from kernelsieve.learning.target_transform import NAMES, TargetTransform, target_label
-from kernelsieve.models import KernelRidge, KernelRidgeClassifier
+from kernelsieve.models import KernelRidge, KernelRidgeClassifier, KernelRidgeCV
 from kernelsieve.models.intervals import Intervals
-from kernelsieve.sources.stream import BlockSource
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.facts import (
     as_text,
     check_facts,
     column_importances,
-    confusion,
     explanation_facts,
     label_text,
     scores,
     stored_facts,
 )
+from kernelsieve.tables.judgement import intervals, judged
+from kernelsieve.tables.large import BATCH_ROWS, LARGE_ROWS, LargeFit, in_float_type
 from kernelsieve.tables.leaks import note_leaks
-from kernelsieve.tables.learned import LearnedRidge
+from kernelsieve.tables.predictions import Answers, Predictions, as_given
 from kernelsieve.tables.readers import read_batches, read_table
 from kernelsieve.tables.row import TablePredictor
 from kernelsieve.tables.sampling import sampled, too_large
 from kernelsieve.tables.table import (
     Table,
     TableError,
-    TableNotice,
     as_table,
     is_missing,
     notice,
 )
 from kernelsieve.tables.target import (
     TASKS,
+    codes,
+    places_in_time,
     ridge_targets,
     rows_with_target,
     task_and_targets,
     with_target,
 )
 from kernelsieve.tables.texts import readings
-from kernelsieve.tables.verdict import compared
+from kernelsieve.tables.training import Rows, Wishes
 from kernelsieve.tables.view import table_view
 
-TEST_SHARE, MOST_TEST_ROWS = 0.2, 20_000
-FLOAT32_ROWS = 100_000
-DEFAULT_FEATURES = 2_000
 DEFAULT_SAMPLE = 100_000  # rows that a large table is learned from
-LARGE_ROWS = 500_000  # of a table; beyond, more rows only make the ridge more certain
-ROWS_PER_FEATURE = 500  # the ridge of a large table loses a tenth of a per cent with so many
-BATCH_ROWS = 50_000
-SOLVED_ROWS = 200_000  # between two solutions of the ridge
-TUNING_LANDMARKS = 600  # uniform ones: quick, and good enough to compare gammas
-WITHOUT_GAMMA = ("linear", "cosine", "inverse_polynomial")
 
 Progress = Callable[[str], None]
 
@@ -90,8 +80,8 @@ class TableModel(PersistentEstimator):
     """A kernel model that predicts one column of a table; ``kernelsieve fit`` makes one.
 
     Numbers are standardised, categories become 0/1 columns (many categories: means of the target),
-    and missing values are filled in with a notice. By default the kernel is learned. A fifth of the
-    rows is set aside to judge the model, which is then fitted to all rows.
+    and missing values are filled in with a notice. By default the kernel is learned: one search,
+    and one fit to all rows. Rows that had no part in the search judge the model.
 
     It is an estimator of scikit-learn: pass a whole table and name the target, or pass X and y.
 
@@ -129,6 +119,9 @@ class TableModel(PersistentEstimator):
         The function of a number that is learned in place of it, where the kernel is learned: "auto"
         tries both if the target is at least 0 and skewed, as prices are. Predictions are of the
         target itself.
+    plan : Plan, optional
+        The ``plan_`` of an earlier fit, for another table with the same columns: it is executed
+        without a search.
     drop : sequence of str
         Columns to ignore.
     keep : sequence of str
@@ -156,7 +149,7 @@ class TableModel(PersistentEstimator):
         Makes the matrix that the model is fitted to.
     readings_ : dict of str to Reading
         How columns of a text file were understood, so that later files are read in the same way.
-    model_ : LearnedRidge, KernelRidge or KernelRidgeClassifier
+    model_ : KernelRidgeCV, KernelRidge or KernelRidgeClassifier
         Fitted to all rows.
     task_ : "regression" or "classification"
     alpha_ : float
@@ -186,6 +179,7 @@ class TableModel(PersistentEstimator):
         "target": instance(str, None),
         "kernel": instance(str, Kernel, None),
         "class_weight": plain(str, dict, None),
+        "plan": instance(Plan, None),
         "drop": texts,
         "keep": texts,
     }
@@ -194,7 +188,7 @@ class TableModel(PersistentEstimator):
         "encoder_": instance(TableEncoder, fitted=True, d="width"),
         "readings_": readings,
         "model_": instance(
-            LearnedRidge, KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"
+            KernelRidgeCV, KernelRidge, KernelRidgeClassifier, fitted=True, d="n_features_in_"
         ),
         "task_": choice(*TASKS[1:]),
         "alpha_": number(0.0),
@@ -227,6 +221,7 @@ class TableModel(PersistentEstimator):
         readable: bool = False,
         max_order: int | None = None,
         target_transform: str | None = "auto",
+        plan: Plan | None = None,
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
         strict: bool = False,
@@ -249,6 +244,7 @@ class TableModel(PersistentEstimator):
         self.readable = readable
         self.max_order = max_order
         self.target_transform = target_transform
+        self.plan = plan
         self.drop = drop
         self.keep = keep
         self.strict = strict
@@ -260,7 +256,15 @@ class TableModel(PersistentEstimator):
 
     # --- fit -------------------------------------------------------------------------------------
 
-    def fit(self, data: Any, y: Any = None, progress: Progress = lambda step: None) -> Self:
+    def fit(
+        self,
+        data: Any,
+        y: Any = None,
+        progress: Progress = lambda step: None,
+        *,
+        groups: str | None = None,
+        order: str | None = None,
+    ) -> Self:
         """Fit to a table.
 
         Parameters
@@ -272,23 +276,28 @@ class TableModel(PersistentEstimator):
             The target: numbers or labels.
         progress : callable, optional
             Called with the name of each step.
+        groups : str, optional
+            A column (a customer, a patient) whose rows are never split between those that choose
+            the model and those that judge it. It is not an input.
+        order : str, optional
+            A column of times or numbers: rows that judge are later than rows that choose.
 
         Returns
         -------
         self
         """
         if y is None and (isinstance(data, str) or hasattr(data, "__fspath__")):
-            return self.fit_file(data, progress=progress)
+            return self.fit_file(data, progress=progress, groups=groups, order=order)
         start, seed = time.perf_counter(), root_seed(self.random_state)
         self._check_choices()
         progress("reading")
         table, name = with_target(as_table(data), self.target, y)
         size = self._sample_size(table.n_rows > LARGE_ROWS)
         if size is None or table.n_rows <= size:
-            return self._fit_table(table, name, seed, start, progress)
+            return self._fit_table(table, name, seed, start, progress, groups, order)
         sample = table.take(keyed_rows(table.n_rows, size, seed, "sample of rows"))
-        self._fit_table(sample, name, seed, start, progress)
-        return self._fit_ridge(table.batches(BATCH_ROWS), table.n_rows, seed, start, progress)
+        self._fit_table(sample, name, seed, start, progress, groups, order)
+        return self._fit_more(table.batches(BATCH_ROWS), table.n_rows, seed, start, progress)
 
     def _sample_size(self, large: bool) -> int | None:
         """Rows to learn from, or None for all."""
@@ -297,19 +306,50 @@ class TableModel(PersistentEstimator):
         return check_count(self.sample_rows, "sample_rows", "the model is learned from these rows")
 
     def _fit_table(
-        self, table: Table, name: str | None, seed: int, start: float, progress: Progress
+        self,
+        table: Table,
+        name: str | None,
+        seed: int,
+        start: float,
+        progress: Progress,
+        groups: str | None,
+        order: str | None,
     ) -> Self:
-        """Fit to all rows of a table."""
+        """Fit to all rows of a table: one search, and one fit."""
         table, self.target_ = rows_with_target(table, name, self.drop, self.strict)
         self.task_, y = task_and_targets(table, self.target_, self.task)
         self.readings_ = table.readings
-        self.encoder_ = TableEncoder([*self.drop, self.target_], self.strict, self.keep)
+        left_out = [*self.drop, self.target_, *([] if groups is None else [groups])]
+        self.encoder_ = TableEncoder(left_out, self.strict, self.keep)
         X = self._fit_encoder(self.encoder_, table, y, seed)
         note_leaks(table, self.target_, y, self.task_, self.encoder_.sources)
-        judged, trial = self._judged(table, y, seed, progress)
-        progress("fitting to all rows")
-        self.model_ = self._fitted(X, y, seed, trial)
+        learns = self._learns()
+        belongs = None if groups is None else codes(table.column(groups))
+        times = None if order is None else places_in_time(table, order)
+        rows = Rows(X, y, self.task_, seed, belongs, times)
+        self._check_learned(learns)
+        progress("learning" if learns else "choosing gamma and alpha, fitting, judging")
+        wishes = self._wishes()
+        trained = wishes.learned(rows, self.plan) if learns else wishes.given(rows)
+        self.model_, self.alpha_, self.gamma_ = trained.model, trained.alpha, trained.gamma
+        progress("comparing with other models" if self.baselines else "judging")
+        facts = judged(
+            table,
+            X,
+            y,
+            self.encoder_,
+            trained.held,
+            self.task_,
+            rows.judge(),
+            self.baselines,
+            self.n_jobs,
+        )
+        self.__dict__.pop("intervals_", None)
+        if self.task_ == "regression":
+            transform = _transform_of(self.model_)
+            self.intervals_ = intervals(y, trained.held, transform)
         progress("explaining")
+        names = self.encoder_.get_feature_names_out()
         self.facts_ = {
             "target": self.target_,
             "learned target": target_label(self.model_, self.target_),
@@ -317,8 +357,9 @@ class TableModel(PersistentEstimator):
             "rows": table.n_rows,
             "inputs": X.shape[1],
             "sparse": self.encoder_.sparse_,
-            **judged,
-            **explanation_facts(self.model_, X, self.encoder_.get_feature_names_out(), seed),
+            **facts,
+            "columns": column_importances(self.model_, X, y, self.encoder_, seed),
+            **explanation_facts(self.model_, X, names, seed, learns),
             "seconds": time.perf_counter() - start,
         }
         return self
@@ -328,6 +369,8 @@ class TableModel(PersistentEstimator):
         path: str | os.PathLike[str],
         *,
         progress: Progress = lambda step: None,
+        groups: str | None = None,
+        order: str | None = None,
         **text: Any,
     ) -> Self:
         """Fit to a table in a file, which need not fit in memory.
@@ -341,6 +384,8 @@ class TableModel(PersistentEstimator):
         path : path
         progress : callable, optional
             Called with the name of each step.
+        groups, order : str, optional
+            Columns, as in `fit`.
         **text
             How a text file is written: sep, decimal, encoding, date_format (see ``read_table``).
 
@@ -350,122 +395,47 @@ class TableModel(PersistentEstimator):
         """
         size = self._sample_size(too_large(path))
         if size is None:
-            return self.fit(read_table(path, **text), progress=progress)
+            table = read_table(path, **text)
+            return self.fit(table, progress=progress, groups=groups, order=order)
         self._check_choices()
         start, seed = time.perf_counter(), root_seed(self.random_state)
         table, total = sampled(path, size, seed, progress, text)
         table, name = with_target(table, self.target, None)
-        self._fit_table(table, name, seed, start, progress)
+        self._fit_table(table, name, seed, start, progress, groups, order)
         if total > table.n_rows:
-            self._fit_ridge(read_batches(path, **text), total, seed, start, progress)
+            self._fit_more(read_batches(path, **text), total, seed, start, progress)
         return self
 
-    def _fit_ridge(
+    def _fit_more(
         self, batches: Iterable[Table], total: int, seed: int, start: float, progress: Progress
     ) -> Self:
         """Fit the ridge to more rows than the sample; the encoder and the map stay as they are."""
         sample = self.facts_["rows"]
-        size = ROWS_PER_FEATURE * self.model_.features_.n_components_
-        left = self._seconds_left(start)
-        if self.task_ != "regression" or size <= sample or left <= 0.0:
+        limit = math.inf if self.time_limit is None else start + self.time_limit
+        more = LargeFit(
+            self.model_,
+            self.encoder_,
+            self.target_,
+            self.alpha_,
+            total,
+            seed,
+            limit,
+            self.n_jobs,
+        )
+        late = time.perf_counter() > limit
+        if self.task_ != "regression" or more.wanted <= sample or late:
             notice(f"learned from a sample of {sample:,} of {total:,} rows")
             return self
-        learned = self.model_ if isinstance(self.model_, LearnedRidge) else None
-        ridge = KernelRidge(self.model_.features_, alpha=self.alpha_, n_jobs=self.n_jobs)
-        waiting: list[tuple[Any, Any]] = []
-        done = taken = 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableNotice)  # the sample gave them already
-            for number, table in enumerate(batches):
-                done += table.n_rows
-                keys = stream(seed, "rows of the ridge", number).random(table.n_rows)
-                known = ~is_missing(table.column(self.target_)) & (keys * total < size)
-                table = table.take(np.flatnonzero(known))
-                values = table.column(self.target_)
-                if values.dtype.kind != "f" or not np.isfinite(values).all():
-                    raise TableError(
-                        f"{table.where}: the target {self.target_!r} is not always a number"
-                    )
-                if table.n_rows:
-                    X = self.encoder_.transform(table)
-                    y = values
-                    if learned is not None:
-                        y = learned.transformed(values) - learned.linear(X)
-                    waiting.append((_in_float_type(X, total), y))
-                    taken += table.n_rows
-                progress(f"fitting: {done / total:.0%} of {total:,} rows")
-                if waiting and (done >= total or sum(len(y) for _, y in waiting) >= SOLVED_ROWS):
-                    ridge.partial_fit(BlockSource(waiting))
-                    waiting = []
-                    if self._seconds_left(start) <= 0.0:
-                        break
-        if done < total:
-            notice(f"time_limit={self.time_limit:g} ended the fit after {done:,} of {total:,} rows")
-        elif size < total:
-            notice(f"fitted to {taken:,} of {total:,} rows: {ROWS_PER_FEATURE} for each feature")
-        if learned is None:
-            self.model_ = ridge
-        else:
-            learned.model_ = ridge
-        self.facts_["rows"] = done
+        self.model_, self.facts_["rows"] = more.fit(batches, progress)
         self.facts_["seconds"] = time.perf_counter() - start
         return self
-
-    def _seconds_left(self, start: float) -> float:
-        if self.time_limit is None:
-            return math.inf
-        return start + self.time_limit - time.perf_counter()
 
     def _fit_encoder(
         self, encoder: TableEncoder, table: Table, y: NDArray[Any], seed: int
     ) -> NDArray[Any]:
         outputs = ridge_targets(y, self.task_)
         outputs = outputs[:, 1] if outputs.shape[1:] == (2,) else outputs
-        return _in_float_type(encoder.fit_transform(table, outputs, seed), table.n_rows)
-
-    def _judged(
-        self, table: Table, y: NDArray[Any], seed: int, progress: Progress
-    ) -> tuple[dict[str, Any], Any]:
-        """Score a model of some rows on rows that nothing was learned from; also that model."""
-        train, test = self._split(y, seed)
-        # The same columns are used: fewer rows may not show what looks like an identifier.
-        used = self.encoder_.sources
-        encoder = TableEncoder([n for n in table.columns if n not in used], keep=used)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableNotice)  # the whole table gave them already
-            X_train = self._fit_encoder(encoder, table.take(train), y[train], seed)
-            X_test = _in_float_type(encoder.transform(table.take(test)), table.n_rows)
-        start = time.perf_counter()
-        if not self._learns():
-            progress("choosing gamma and alpha")
-            self._tune(X_train, y[train], seed)
-        progress("learning from some rows" if self._learns() else "judging")
-        trial = self._fitted(X_train, y[train], seed)
-        answers = _answers(trial, X_test)
-        took = time.perf_counter() - start
-        matrix: dict[str, Any] = {"labels": [], "counts": []}
-        if answers[1] is not None:
-            matrix = confusion(y[test], answers[0], answers[1])
-        self.__dict__.pop("intervals_", None)
-        if self.task_ == "regression":
-            transform = _transform_of(trial) if y.min() >= 0.0 else None
-            self.intervals_ = Intervals.of(y[test], answers[0], transform=transform)
-        verdict: dict[str, Any] = {"models": [], "interval": 0.0, "sentence": ""}
-        if self.baselines:
-            progress("comparing with other models")
-            verdict = compared(table, y, (train, test), encoder, (X_train, X_test),
-                               (answers, took), self.task_, seed, self.n_jobs)  # fmt: skip
-        progress("explaining")
-        constant = _Constant(y[train], self.task_)
-        facts = {
-            "test rows": len(test),
-            "scores": scores(y[test], *answers),
-            "confusion": matrix,
-            "baseline": scores(y[test], *_answers(constant, X_test)),
-            "verdict": verdict,
-            "columns": column_importances(trial, X_test, y[test], encoder, seed),
-        }
-        return facts, trial
+        return in_float_type(encoder.fit_transform(table, outputs, seed), table.n_rows)
 
     def _check_choices(self) -> None:
         check_choice(self.task, "task", TASKS)
@@ -477,52 +447,18 @@ class TableModel(PersistentEstimator):
             check_count(self.n_components, "n_components", "it is the number of features")
         self._alphas()
 
-    def _split(self, y: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Split the rows into those to learn from and those that judge."""
-        size = min(max(1, round(TEST_SHARE * len(y))), MOST_TEST_ROWS)
-        labels = y if self.task_ == "classification" else None
-        train, test = Judge(len(y), seed, labels).set_apart(size)
-        if labels is not None and len(np.unique(y[train])) < 2:
-            classes, counts = np.unique(y, return_counts=True)
-            raise TableError(
-                f"class {str(classes[counts.argmin()])!r} has too few rows to learn from: merge it "
-                "with another class, or remove it"
-            )
-        return train, test
-
-    def _learns(self) -> bool:
-        """Whether the kernel is learned: nothing was chosen, and the columns are dense."""
-        nothing_chosen = (
+    def _nothing_chosen(self) -> bool:
+        return (
             self.kernel is None
             and self.method == "auto"
             and self.n_components is None
             and self.gamma == "cv"
             and not self.readable
         )
-        return nothing_chosen and not self.encoder_.sparse_
 
-    def _tune(self, X: Any, y: NDArray[Any], seed: int) -> None:
-        """Choose gamma and alpha by the leave-one-out error of a Nystrom map on some rows."""
-        gammas, alphas = self._gammas(), self._alphas()
-        if alphas is not None and gammas is not None:
-            self.alpha_, self.gamma_ = alphas[0], gammas[0]
-            return
-        landmarks = feature_map(
-            "nystrom-uniform",
-            n_components=min(TUNING_LANDMARKS, len(y)),
-            **self._shape(),
-        )
-        targets = ridge_targets(y, self.task_)
-        found = choose_gamma_alpha(
-            landmarks, X, targets, gammas=gammas, alphas=alphas, seed=seed, n_jobs=self.n_jobs
-        )
-        self.alpha_, self.gamma_ = found.alpha, found.gamma
-
-    def _gammas(self) -> list[Any] | None:
-        """The only gamma to use, or None to search."""
-        if not isinstance(self.kernel, str | None) or self.kernel in WITHOUT_GAMMA:
-            return ["scale"]
-        return None if self.gamma == "cv" else [self.gamma]
+    def _learns(self) -> bool:
+        """Whether the kernel is learned: nothing was chosen, and the columns are dense."""
+        return self._nothing_chosen() and not self.encoder_.sparse_
 
     def _alphas(self) -> list[float] | None:
         """The only alpha to use, or None to search."""
@@ -531,65 +467,44 @@ class TableModel(PersistentEstimator):
             return None
         return [check_positive(self.alpha, "alpha", "it is added to the kernel's diagonal")]
 
-    def _shape(self) -> dict[str, Any]:
-        kernel = "gaussian" if self.kernel is None else self.kernel
-        return {
-            "kernel": kernel, "degree": self.degree, "coef0": self.coef0, "n_jobs": self.n_jobs
-        }  # fmt: skip
-
-    def _fitted(self, X: Any, y: NDArray[Any], seed: int, trial: Any = None) -> Any:
-        """A model of these rows; its alpha and gamma are kept.
-
-        What it learns of the target is what the ``trial`` on some of them has chosen.
-        """
-        if self.max_order is not None and not self._learns():
-            raise ValueError(
-                f"max_order={self.max_order} is for a learned kernel of dense columns: leave out "
-                "kernel, method, n_components, gamma and readable, and columns of sparse words"
-            )
-        if self.target_transform in NAMES and not (self._learns() and self.task_ == "regression"):
-            raise ValueError(
-                f"target_transform={self.target_transform!r} is for a regression with a learned "
-                "kernel of dense columns: leave out kernel, method, n_components, gamma and "
-                "readable, and columns of sparse words"
-            )
-        if self._learns():
-            # One model is judged and another is kept; reading and explaining take time, too.
-            seconds = None if self.time_limit is None else 0.4 * self.time_limit
-            alphas = self._alphas()
-            if self.task_ == "regression":
-                transform = self.target_transform
-                if trial is not None and transform == "auto":
-                    tried = trial.target_transform_
-                    transform = None if tried is None or y.min() < 0.0 else tried.name
-                model = LearnedRidge(
-                    alphas, seed, seconds, self.n_jobs, self.max_order, transform
-                ).fit(X, y)
-                self.alpha_, self.gamma_ = model.alpha, None
-                return model
-            classifier = KernelRidgeClassifier(
-                alpha=None if alphas is None else alphas[0],
-                max_order=self.max_order,
-                class_weight=self.class_weight,
-                time_limit=seconds,
-                random_state=seed,
-                n_jobs=self.n_jobs,
-            ).fit(X, y)
-            self.alpha_, self.gamma_ = float(classifier.ridge_.alpha), None
-            return classifier
-        features = feature_map(
+    def _wishes(self) -> Wishes:
+        return Wishes(
+            self.kernel,
             self.method,
+            self.n_components,
+            self.gamma,
+            self._alphas(),
+            self.degree,
+            self.coef0,
+            self.class_weight,
             self.readable,
-            n_components=DEFAULT_FEATURES if self.n_components is None else self.n_components,
-            gamma=self.gamma_,
-            random_state=seed,
-            **self._shape(),
+            self.max_order,
+            self.target_transform,
+            self.time_limit,
+            self.n_jobs,
         )
-        if self.task_ == "regression":
-            return KernelRidge(features, alpha=self.alpha_, n_jobs=self.n_jobs).fit(X, y)
-        return KernelRidgeClassifier(
-            features, alpha=self.alpha_, class_weight=self.class_weight, n_jobs=self.n_jobs
-        ).fit(X, y)
+
+    def _check_learned(self, learns: bool) -> None:
+        """Refuse what only a learned kernel can do, and say if none is learned."""
+        way_out = "leave out kernel, method, n_components, gamma, readable and sparse columns"
+        wanted: dict[str, Any] = {"max_order": self.max_order, "plan": self.plan}
+        if self.target_transform in NAMES:
+            wanted["target_transform"] = self.target_transform
+        for name, value in wanted.items():
+            if value is not None and not learns:
+                raise ValueError(
+                    f"{name}={value!r} is for a learned kernel of dense columns: {way_out}"
+                )
+        if self.target_transform in NAMES and self.task_ != "regression":
+            raise ValueError(
+                f"target_transform={self.target_transform!r} is for a regression, and "
+                f"{self.target_!r} is learned by {self.task_}"
+            )
+        if not learns and self.encoder_.sparse_ and self._nothing_chosen():
+            notice(
+                f"the {self.encoder_.width:,} columns are mostly zeros, so the kernel is not "
+                "learned: features of a Gaussian kernel with one width are fitted"
+            )
 
     # --- use -------------------------------------------------------------------------------------
 
@@ -603,6 +518,12 @@ class TableModel(PersistentEstimator):
             )
         return self.model_.classes_
 
+    @property
+    def plan_(self) -> Plan | None:
+        """Everything that was decided for a learned kernel, in words if it is printed."""
+        check_is_fitted(self)
+        return getattr(self.model_, "plan_", None)
+
     def predict(self, data: Any) -> NDArray[Any]:
         """Predict the target of every row.
 
@@ -615,6 +536,7 @@ class TableModel(PersistentEstimator):
         ndarray of shape (n,)
             Numbers, or labels.
         """
+        check_is_fitted(self)
         return self.model_.predict(self._encoded(data))
 
     def score(self, data: Any, y: Any = None) -> float:
@@ -777,7 +699,8 @@ class TableModel(PersistentEstimator):
             predicted, deviations = self._with_std(X)
             columns = {name: predicted, f"{name} std": deviations}
         elif self.task_ == "classification" and (proba or len(rows)):
-            predicted, classes, chances = _answers(self.model_, X)
+            answers = Answers.of_model(self.model_, X)
+            predicted, classes, chances = answers.predicted, answers.classes, answers.chances
             columns = {name: predicted}
         else:
             predicted = self.model_.predict(X)
@@ -787,7 +710,7 @@ class TableModel(PersistentEstimator):
         if interval is not None:
             low, high = self._bounds(predicted, interval)
             columns |= {f"{name} low": low, f"{name} high": high}
-        given = {f"{n} (given)" if n in columns else n: _as_given(v) for n, v in kept.items()}
+        given = {f"{n} (given)" if n in columns else n: as_given(v) for n, v in kept.items()}
         columns = given | columns
         judged = None
         if len(rows):
@@ -806,6 +729,7 @@ class TableModel(PersistentEstimator):
         -------
         ndarray or CSR array of shape (n, s)
         """
+        check_is_fitted(self)
         return self.model_.features_.transform(self._encoded(data))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -840,7 +764,7 @@ class TableModel(PersistentEstimator):
     def _encoded(self, data: Any) -> Any:
         check_is_fitted(self)
         table = as_table(data, self.readings_)
-        return _in_float_type(self.encoder_.transform(table), self.facts_["rows"])
+        return in_float_type(self.encoder_.transform(table), self.facts_["rows"])
 
     def _require(self, task: str, what: str) -> None:
         check_is_fitted(self)
@@ -851,7 +775,10 @@ class TableModel(PersistentEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.estimator_type = "classifier" if self.task == "classification" else "regressor"
+        # "auto" is decided by the target: scorers ask after the fit.
+        task = getattr(self, "task_", self.task)
+        kinds = {"classification": "classifier", "regression": "regressor"}
+        tags.estimator_type = kinds.get(task)
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
@@ -895,75 +822,6 @@ class TableModel(PersistentEstimator):
         return as_text(self.facts_)
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says of a table.
-
-    Attributes
-    ----------
-    n_rows : int
-    columns : dict of str to ndarray of shape (n_rows,)
-        Columns that are passed on ("name (given)" for those that have the name of a prediction);
-        the prediction under the target's name; then "name std", "name=class", "name low" and
-        "name high" where asked for.
-    scores : dict of str to float, or None
-        Where the table holds the target, how far the predictions are from it.
-    """
-
-    n_rows: int
-    columns: dict[str, NDArray[Any]]
-    scores: dict[str, float] | None
-
-
 def _transform_of(model: Any) -> TargetTransform | None:
     """What a regression learns in place of the target, if anything."""
     return getattr(model, "target_transform_", None)
-
-
-def _answers(
-    model: Any, X: Any
-) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
-    """Predictions; for a classifier also the classes and their probabilities."""
-    if not hasattr(model, "predict_proba"):
-        return model.predict(X), None, None
-    chances = model.predict_proba(X)
-    return model.classes_[chances.argmax(axis=1)], model.classes_, chances
-
-
-def _as_given(values: NDArray[Any]) -> NDArray[Any]:
-    """A column as it was in the table: whole numbers without a point, nothing where it is missing.
-
-    Examples
-    --------
-    >>> _as_given(np.array([1.0, np.nan])).tolist()
-    [1, None]
-    """
-    if values.dtype.kind != "f":
-        return values
-    missing = np.isnan(values)
-    whole = np.abs(values) < 2.0**53
-    if (whole & (np.round(values) == values) | missing).all():
-        values = np.where(missing, 0.0, values).astype(np.int64)
-    if missing.any():
-        values = values.astype(object)
-        values[missing] = None
-    return values
-
-
-def _in_float_type(X: Any, n_rows: int) -> Any:
-    """Use float32 for models of many rows: half the memory and time."""
-    return X.astype(np.float32) if n_rows >= FLOAT32_ROWS else X
-
-
-class _Constant:
-    """The mean, or the shares of the classes: what any model must beat."""
-
-    def __init__(self, y: NDArray[Any], task: str) -> None:
-        if task == "regression":
-            self._mean = y.mean()
-            return
-        self.classes_, counts = np.unique(y, return_counts=True)
-        self.predict_proba = lambda X: np.tile(counts / counts.sum(), (X.shape[0], 1))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        return np.full(X.shape[0], self._mean)

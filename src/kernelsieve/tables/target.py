@@ -19,6 +19,7 @@ from kernelsieve.tables.table import (
     plural,
 )
 from kernelsieve.tables.texts import number
+from kernelsieve.tables.times import as_times
 
 TASKS = ("auto", "regression", "classification")
 MIN_ROWS = 20
@@ -148,3 +149,20 @@ def ridge_targets(y: NDArray[Any], task: str) -> NDArray[np.float64]:
     if task == "regression":
         return y
     return (y[:, None] == np.unique(y)).astype(np.float64)
+
+
+def codes(values: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for each different value of a column; missing values are a group of their own."""
+    known = np.where(is_missing(values), "", values.astype(str))
+    return np.unique(known, return_inverse=True)[1]
+
+
+def places_in_time(table: Table, name: str) -> NDArray[np.float64]:
+    """The values of a column of times or numbers, by which rows are ordered."""
+    values = table.column(name)
+    times = values if values.dtype.kind == "f" else as_times(values)
+    if times is None:
+        raise TableError(f"{table.where}: order={name!r} is neither a time nor a number")
+    if np.isnan(times).any():
+        raise TableError(f"{table.where}: order={name!r} has missing values: fill or drop them")
+    return np.asarray(times, dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm as normal
 from scipy.stats import rankdata
 from scipy.stats import t as student
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from threadpoolctl import threadpool_limits
@@ -21,9 +22,11 @@ from threadpoolctl import threadpool_limits
 from kernelsieve._parallel import thread_count
 from kernelsieve._progress import duration
 from kernelsieve._random import stream
+from kernelsieve.learning.judge import Split
+from kernelsieve.learning.linear_part import ALPHAS
 from kernelsieve.tables.encoder import TableEncoder
 from kernelsieve.tables.figures import figure
-from kernelsieve.tables.learned import LINEAR_ALPHAS
+from kernelsieve.tables.predictions import Answers, constant_answers, joined
 from kernelsieve.tables.table import Table
 
 BOOTSTRAPS = 1_000
@@ -36,33 +39,23 @@ LITTLE = 0.05  # share of the error of a constant: columns that surely save less
 ONE_PER_CENT = 0.01  # smaller differences within the noise are not worth a number
 
 
-def constant_losses(y_train: NDArray[Any], y_test: NDArray[Any], task: str) -> NDArray[np.float64]:
-    """The losses of the mean, or of the shares of the classes."""
-    if task == "regression":
-        return row_losses(np.full(len(y_test), y_train.mean()), None, y_test)
-    classes, counts = np.unique(y_train, return_counts=True)
-    chances = np.tile(counts / counts.sum(), (len(y_test), 1))
-    return row_losses(chances, classes, y_test)
-
-
-def row_losses(
-    answers: NDArray[Any], classes: NDArray[Any] | None, y: NDArray[Any]
-) -> NDArray[np.float64]:
+def row_losses(answers: Answers, y: NDArray[Any]) -> NDArray[np.float64]:
     """Squared errors, or minus the logarithms of the probabilities of the true classes."""
-    if classes is None:
-        return np.square(np.asarray(answers, dtype=np.float64) - y)
+    classes, chances = answers.classes, answers.chances
+    if classes is None or chances is None:
+        return np.square(np.asarray(answers.predicted, dtype=np.float64) - y)
     places = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-    chance = np.where(classes[places] == y, answers[np.arange(len(y)), places], 0.0)
+    chance = np.where(classes[places] == y, chances[np.arange(len(y)), places], 0.0)
     return -np.log(np.maximum(chance, SMALLEST_CHANCE))
 
 
 def compared(
     table: Table,
+    X: Any,
     y: NDArray[Any],
-    split: tuple[NDArray[np.int64], NDArray[np.int64]],
     encoder: TableEncoder,
-    matrices: tuple[Any, Any],
-    ours: tuple[Any, float],
+    splits: Sequence[Split],
+    ours: tuple[Answers, float],
     task: str,
     seed: int,
     n_jobs: int | None = None,
@@ -72,15 +65,14 @@ def compared(
     Parameters
     ----------
     table : Table
+    X : matrix of shape (n, d)
+        The table, encoded: the inputs of the linear model.
     y : ndarray of shape (n,)
-    split : pair of ndarray of int
-        Rows to learn from, and rows that judge.
     encoder : TableEncoder
-        Fitted to the rows to learn from.
-    matrices : pair of matrices
-        Both parts of the table, encoded: the inputs of the linear model.
-    ours : ((predictions, classes or None, probabilities or None), float)
-        Answers of the model on the rows that judge, and the seconds it took.
+    splits : sequence of Split
+        Rows to learn from, and rows that judge; several are folds.
+    ours : (Answers, float)
+        Answers of the model on the rows that judge, in ascending order, and the seconds it took.
     task : "regression" or "classification"
     seed : int
     n_jobs : int, default all cores
@@ -92,45 +84,63 @@ def compared(
         "models": name, error, low, high and seconds of each; "interval": the probability of the
         intervals; "sentence": the verdict in words.
     """
-    train, test = split
-    losses = {"constant": constant_losses(y[train], y[test], task)}
-    seconds, chances = {"constant": 0.0}, {}
-
-    def judge(name: str, answers: Any, classes: Any, took: float) -> None:
-        losses[name], seconds[name] = row_losses(answers, classes, y[test]), took
-        if classes is not None and len(classes) == 2:
-            chances[name] = answers[:, 1]
-
-    linear: Any = RidgeCV(LINEAR_ALPHAS)
-    trees: Any = HistGradientBoostingRegressor(random_state=seed % 2**32)
-    if task == "classification":
-        linear = LogisticRegression(max_iter=1_000)
-        trees = HistGradientBoostingClassifier(random_state=seed % 2**32)
-    judge("linear", *_timed(linear, *matrices, y[train], n_jobs))
+    judged = np.concatenate([split.judge for split in splits])
+    truth = y[np.sort(judged)]
+    found = {"constant": _on_splits(None, X, y, splits, task, n_jobs)}
+    found["linear"] = _on_splits(_linear(task), X, y, splits, task, n_jobs)
     if encoder.matrix_columns_ == 0:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # notes on the table were given already
             typed, is_category = encoder.typed(table)
-        _limit_categories(typed, is_category, train)
-        trees.set_params(categorical_features=is_category)
-        judge("gradient boosting", *_timed(trees, typed[train], typed[test], y[train], n_jobs))
-    (predicted, classes, probabilities), took = ours
-    judge("this model", predicted if classes is None else probabilities, classes, took)
-    ranking = Ranking(y[test] == classes[1], chances) if chances else None
+        _limit_categories(typed, is_category, splits[0].choose)
+        trees = _trees(task, seed).set_params(categorical_features=is_category)
+        found["gradient boosting"] = _on_splits(trees, typed, y, splits, task, n_jobs)
+    found["this model"] = ours
+    losses = {name: row_losses(one, truth) for name, (one, _) in found.items()}
+    seconds = {name: took for name, (_, took) in found.items()}
+    classes, ranking = ours[0].classes, None
+    if classes is not None and len(classes) == 2:
+        chances = {
+            name: one.chances[:, 1]
+            for name, (one, _) in found.items()
+            if one.chances is not None and name != "constant"
+        }
+        ranking = Ranking(truth == classes[1], chances)
     return summary(losses, seconds, task, seed, ranking)
 
 
-def _timed(
-    model: Any, X_train: Any, X_test: Any, y_train: NDArray[Any], n_jobs: int | None
-) -> tuple[NDArray[Any], NDArray[Any] | None, float]:
-    """Answers, the classes if they are probabilities, and seconds."""
+def _linear(task: str) -> Any:
+    return RidgeCV(ALPHAS) if task == "regression" else LogisticRegression(max_iter=1_000)
+
+
+def _trees(task: str, seed: int) -> Any:
+    kinds = {
+        "regression": HistGradientBoostingRegressor,
+        "classification": HistGradientBoostingClassifier,
+    }
+    return kinds[task](random_state=seed % 2**32)
+
+
+def _on_splits(
+    model: Any, X: Any, y: NDArray[Any], splits: Sequence[Split], task: str, n_jobs: int | None
+) -> tuple[Answers, float]:
+    """Answers on the rows that judge, in ascending order, and seconds; None is a constant."""
     start = time.perf_counter()
+    parts = [_fitted_answers(model, X, y, split, task, n_jobs) for split in splits]
+    order = np.argsort(np.concatenate([split.judge for split in splits]))
+    answers = joined(parts, np.unique(y) if task == "classification" else None, order)
+    return answers, time.perf_counter() - start if model is not None else 0.0
+
+
+def _fitted_answers(
+    model: Any, X: Any, y: NDArray[Any], split: Split, task: str, n_jobs: int | None
+) -> Answers:
+    if model is None:
+        return constant_answers(y[split.choose], task, len(split.judge))
     with threadpool_limits(thread_count(n_jobs)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that does not converge is one
-        model.fit(X_train, y_train)
-    classes = getattr(model, "classes_", None)
-    answers = model.predict(X_test) if classes is None else model.predict_proba(X_test)
-    return answers, classes, time.perf_counter() - start
+        fitted = clone(model).fit(X[split.choose], y[split.choose])
+    return Answers.of_model(fitted, X[split.judge])
 
 
 def _limit_categories(

@@ -105,7 +105,7 @@ def _shown(column: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
     if column is None:
         return rows[:, 0]
     values = column.mean + column.scale * rows[:, 0]
-    if column.is_time and not column.part:
+    if column.kind == "time" and column.is_whole:
         return _times(values, rows)
     # A few digits more than float32 holds are rounding.
     shown = np.array([float(f"{x:.9g}") for x in values])

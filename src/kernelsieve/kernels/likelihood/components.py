@@ -169,7 +169,9 @@ class VarianceComponents:
         squares = np.append(squares, self.noise @ (dual**2).sum(axis=1))
         tiny = np.finfo(np.float64).tiny
         step = np.log(np.maximum(squares, tiny)) - np.log(np.maximum(m * traces, tiny))
-        residuals = np.mean((dual / diagonal[:, None]) ** 2, axis=1)
+        # A single row has nothing but its own mean.
+        left_out = dual / np.where(diagonal > 0.0, diagonal, 1.0)[:, None]
+        residuals = np.mean(left_out**2, axis=1)
         return _State(
             at,
             -0.5 * (log_determinant / n + fit / (n * m)),

@@ -30,7 +30,7 @@ LEARNABLE = ("laplacian", "matern32", "matern52", "gaussian")
 SCREENED_ROWS = 500
 SCREENED_ITERATIONS = 30
 # Families whose search begins where that of another has ended, and ends soon.
-KIN, KIN_ITERATIONS = {"matern32": "matern52", "gaussian": "matern52"}, 10
+KIN, KIN_ITERATIONS = {"matern32": "matern52", "gaussian": "matern52"}, 20
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FEW_COLUMNS = 32  # are never too many
@@ -101,6 +101,8 @@ class Learner:
         usable = np.flatnonzero(X.min(axis=0) < X.max(axis=0))
         usable = usable if len(usable) else np.arange(1)  # all are constant: any of them will do
         weights = block.weights_or_ones
+        if not weights.any():  # of many rows these may be some without a weight
+            weights = np.ones(len(weights))
         order = np.random.default_rng(0).permutation(np.flatnonzero(weights > 0))
         weights = weights[order] / weights[order].mean()
         target = _coded(np.asarray(block.y)[order], classification, weights)
