@@ -41,11 +41,11 @@ MAY_USE: dict[str, set[str]] = {
     "features": PRODUCTS | {"paper", "diagnostics"},
     "learning": ESTIMATORS,
     "models": ESTIMATORS | {"learning"},
+    "plots": ESTIMATORS | {"models"},
+    "explanation": ESTIMATORS | {"learning", "models", "plots"},
     "tables": ESTIMATORS | {"learning", "models", "explanation"},
     "persistence": ESTIMATORS | {"learning", "models", "tables", "__init__"},  # for the version
     "export": ESTIMATORS | {"learning", "models", "tables", "__init__"},  # for the version
-    "plots": ESTIMATORS | {"models"},
-    "explanation": ESTIMATORS | {"learning", "models", "plots"},
     "datasets": {*HELPERS, "sources"},
     # The top: may use anything, and nobody may use them (cli alone may use bench).
     "dask": EVERYTHING,
