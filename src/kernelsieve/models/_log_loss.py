@@ -96,9 +96,8 @@ def log_loss_on_features(
     n = rows.shape[0]
     apart = [unseen] if len(unseen) else [fold.judge for fold in _folds(judge, n)]
     judges = np.sort(np.concatenate(apart)) if apart else np.arange(n)
-    posterior = model.on_features.posterior
+    posterior, truth = model.on_features.posterior, rows.take(judges)
     assert posterior is not None  # solver="cholesky" has one
-    truth = rows.take(judges)
     passes = _Passes(model, rows)
     most = HELD_PASSES if passes.held is not None else READ_PASSES
     outputs = truth.y.shape[1]
