@@ -310,7 +310,7 @@ def test_any_number_of_threads(regression: Any, n_jobs: int) -> None:
 def test_a_correction_is_executed_on_other_rows() -> None:
     def bumps(n: int, seed: int) -> tuple[Any, Any]:
         X = np.random.default_rng(seed).uniform(-2.0, 2.0, size=(n, 2))
-        return X, X[:, 0] + np.sign(np.sin(9.0 * X[:, 0]) * np.sin(9.0 * X[:, 1]))
+        return X, np.cos(X[:, 0]) + np.sign(np.sin(9.0 * X[:, 0]) * np.sin(9.0 * X[:, 1]))
 
     X, y = bumps(3000, 0)
     options = replace(LARGE, full_work=0.0)

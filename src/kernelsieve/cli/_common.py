@@ -211,4 +211,4 @@ def plan_lines(model: Any) -> list[str]:
     """What was decided for a learned kernel, in lines of 80 characters."""
     if model.plan_ is None:
         return []
-    return wrap(f"Plan:      {model.plan_.words(error=False)}", 80, subsequent_indent=" " * 11)
+    return wrap(f"Plan:       {model.plan_.words(error=False)}", 80, subsequent_indent=" " * 12)

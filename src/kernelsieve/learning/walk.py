@@ -96,10 +96,13 @@ class Walk:
         return list(ordered_map(self.judged, list(starts), self.n_jobs))
 
     def climb_all(self, fits: list[Fit]) -> list[Judged]:
-        """The kernels of these rates, and other widths of those that are not far behind."""
+        """The kernels of these rates, and other widths of the first and of those not far behind.
+
+        The first one is the likelihood's own choice.
+        """
         firsts = self.all_judged(Judged(fit, 1.0, 0.0, fit.alpha, math.inf) for fit in fits)
         limit = (1.0 + self.options.behind) * best_of(firsts).rmse
-        near = [one for one in firsts if one.rmse <= limit]
+        near = [firsts[0], *(one for one in firsts[1:] if one.rmse <= limit)]
         climbs = ordered_map(self.climb, near, self.n_jobs)
         return [*firsts, *(one for climb in climbs for one in climb[1:])]
 

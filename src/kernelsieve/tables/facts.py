@@ -289,7 +289,7 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         f"{facts['inputs']:,} inputs",
         **({"Learned as": facts["learned target"]} if transformed else {}),
     }
-    found = [f"{name + ':':<11}{text}".strip() for name, text in lines.items()]
+    found = [f"{name + ':':<12}{text}".strip() for name, text in lines.items()]
     found.append(f"Scores on {facts['test rows']:,} held-out rows:")
     width = max(map(len, facts["scores"]))
     for name, value in facts["scores"].items():
