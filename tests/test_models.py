@@ -695,3 +695,12 @@ def test_cross_validation_of_one_row_is_refused():
         KernelRidgeCV(FOURIER).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="2 rows of positive weight"):
         KernelRidgeCV(FOURIER).fit(X, y, sample_weight=[1.0, 0.0])
+
+
+def test_many_classes_are_not_taken_for_numbers() -> None:
+    """scikit-learn's warning of targets without repetitions was given for 21 classes and more."""
+    y = np.arange(200) % 25
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = KernelRidgeClassifier(RowNormFeatures(20, random_state=0)).fit(y[:, None], y)
+    assert len(model.classes_) == 25

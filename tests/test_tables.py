@@ -356,19 +356,7 @@ def test_readable_monomials_find_the_product() -> None:
         {"a": a, "b": b, "c": c, "y": a * b}
     )
     assert model.facts_["monomials"]["names"][0] == "a b"
-    assert model.facts_["monomials"]["fidelity"] is None
     assert "a b" in model.summary()
-
-
-def test_a_stand_in_explains_what_has_no_monomials() -> None:
-    rng = np.random.default_rng(0)
-    a, b, c = rng.normal(size=(3, 400))
-    model = TableModel("y", method="nystrom", n_components=100).fit(
-        {"a": a, "b": b, "c": c, "y": a * b}
-    )
-    assert model.facts_["monomials"]["names"][0] == "a b"
-    assert 0.8 < model.facts_["monomials"]["fidelity"] <= 1.0
-    assert "polynomial of degree 2 fitted to the model" in model.summary()
 
 
 @pytest.mark.filterwarnings("ignore:the target 'dear' is")
@@ -518,7 +506,7 @@ def test_files_of_models_are_exact(target: str, tmp_path: Path) -> None:
     again = kernelsieve.load(tmp_path / "m.ks")
     new = flats(50, seed=3)
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
-    assert again.facts_ == model.facts_
+    assert again.facts_ == {k: v for k, v in model.facts_.items() if k != "seconds"}
     assert again.summary() == model.summary()
     kernelsieve.save(again, tmp_path / "n.ks")
     assert (tmp_path / "m.ks").read_bytes() == (tmp_path / "n.ks").read_bytes()
@@ -746,7 +734,7 @@ def test_importances_of_sparse_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     places, noise = rng.integers(0, 80, (2, 400))
     table = {"place": [f"p{i}" for i in places], "noise": [f"n{i}" for i in noise]}
-    classes = np.where(rng.random(400) < 0.1, 0, places % 7)
+    classes = np.where(rng.random(400) < 0.1, 0, places % 23)
     model = small("y", method="nystrom").fit({**table, "y": [f"c{i}" for i in classes]})
     assert model.encoder_.sparse_
     found = dict(model.facts_["columns"])

@@ -90,7 +90,8 @@ class FeatureClassifier(ClassifierMixin, FeatureModel):
         """Valid rows with their labels, and how often each label occurs."""
         rows = self._valid_rows_and_targets(X, y, sample_weight)
         labels: Labels = rows.reduce(Labels.of_block)
-        check_classification_targets(labels.values)
+        # Twice, or scikit-learn takes the list of many labels for a target without repetitions.
+        check_classification_targets(np.repeat(labels.values, 2))
         self.classes_ = labels.values
         if len(self.classes_) < 2:
             raise ValueError(
