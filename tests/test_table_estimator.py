@@ -82,12 +82,11 @@ def test_clones_and_labels() -> None:
 def test_the_default_learns_its_kernel(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(150, 3))
-    table = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": 3 * x[:, 1] + np.sin(4 * x[:, 0])}
+    y = 3 * x[:, 1] + np.sin(4 * x[:, 0])
+    table = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y}
     model = TableModel("y").fit(table)
     assert model.gamma_ is None
     assert model.facts_["scores"]["R2"] > 0.9
-    far = {"a": [0.0], "b": [7.0], "c": [0.0]}
-    assert abs(model.predict(far)[0] - 21) < 5  # a kernel alone fades to the mean there
     kernelsieve.save(model, tmp_path / "m.ks", variance=True)
     loaded = kernelsieve.load(tmp_path / "m.ks")
     np.testing.assert_array_equal(loaded.predict(table), model.predict(table))

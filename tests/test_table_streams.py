@@ -322,18 +322,15 @@ def test_rows_beyond_those_for_each_feature_are_left_out(
     assert 340 < int(taken[1]) < 460  # 400, but for chance
 
 
-def test_a_time_limit_ends_a_pass_over_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_time_limit_ends_a_pass_over_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "SOLVED_ROWS", 100)
-    path = written(tmp_path / "a.parquet", flats(900))
-    model = TableModel("rent", sample_rows=100, time_limit=1e6, **QUICK)
-
-    def until_a_third(step: str) -> None:
-        if step.startswith("fitting: 33%"):
-            model.time_limit = 1e-3
-
-    (note,) = noted(lambda: model.fit_file(path, progress=until_a_third))
-    assert note == "time_limit=0.001 ended the fit after 300 of 900 rows"
-    assert model.facts_["rows"] == 300
-    assert model.score(flats(200, seed=5)) > 0.9
+    model = TableModel("rent", **QUICK).fit(flats(100))
+    more = large.LargeFit(model.model_, model.encoder_, "rent", model.alpha_, 900, 0, 0.0, 1)
+    found: list[Any] = []
+    batches = as_table(flats(900)).batches(300)
+    (note,) = noted(lambda: found.extend(more.fit(batches, lambda step: None)))
+    assert note == "time_limit ended the fit after 300 of 900 rows"
+    ridge, done = found
+    assert done == 300
+    new = flats(200, seed=5)
+    assert np.corrcoef(ridge.predict(model.encoder_.transform(new)), new["rent"])[0, 1] > 0.95

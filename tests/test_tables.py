@@ -359,6 +359,14 @@ def test_readable_monomials_find_the_product() -> None:
     assert "a b" in model.summary()
 
 
+def test_a_target_without_noise_is_fitted() -> None:
+    """What says how well features approximate a kernel cannot be told at a tiny alpha."""
+    a, b = np.random.default_rng(0).normal(size=(2, 100))
+    model = TableModel("y", kernel="poly", readable=True).fit({"a": a, "b": b, "y": a * b})
+    assert model.facts_["scores"]["R2"] > 0.99
+    assert len(model.summary()) > 0
+
+
 @pytest.mark.filterwarnings("ignore:the target 'dear' is")
 @pytest.mark.parametrize("labels", [["no", "yes"], [0.0, 1.0], [3.0, 7.0]])
 def test_two_values_are_classes(labels: list[Any]) -> None:

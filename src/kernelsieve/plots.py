@@ -241,7 +241,7 @@ def plot_table_model(facts: dict[str, Any], top: int = 10) -> Figure:
     >>> from kernelsieve import TableModel
     >>> from kernelsieve.plots import plot_table_model
     >>> a, b = np.random.default_rng(0).normal(size=(2, 100))
-    >>> model = TableModel("y", n_components=50).fit({"a": a, "b": b, "y": a * b})
+    >>> model = TableModel("y", readable=True).fit({"a": a, "b": b, "y": a * b})
     >>> [ax.get_title(loc="left") for ax in plot_table_model(model.facts_).axes]
     ['Columns', 'Monomials', 'Degrees']
     """

@@ -76,7 +76,7 @@ class Kernel(Persistent, ABC):
         raise TypeError(f"{self!r} has no Fourier features: use NystromFeatures")
 
     def frequency_scales(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Draw what turns normal vectors into frequencies of a kernel of |x - y|.
+        """Draw what turns normal vectors into frequencies of a kernel of ``|x - y|``.
 
         Parameters
         ----------

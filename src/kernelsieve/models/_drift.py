@@ -30,7 +30,7 @@ class Drift:
     missing : ndarray of shape (d,)
         The share of missing values in each column, less that in training.
     unseen : float
-        The share of the trace that the features leave out: k(x, x) - |z(x)|^2, at least 0.
+        The share of the trace that the features leave out: ``k(x, x) - |z(x)|^2``, at least 0.
     n_rows : int
 
     Notes

@@ -5,6 +5,7 @@ They are plain numbers and texts, so that a model file can hold them.
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from textwrap import wrap
@@ -127,10 +128,13 @@ def diagnostic_facts(features: FeatureMap, sample: KernelSample) -> dict[str, An
         with suppress(SeriesTooLongError):  # the data reach too far for a Taylor series
             series = features.kernel_.series(points, MASS_TOLERANCE)
     masses = np.zeros(0) if series is None else degree_masses(series, points, None)
+    epsilon = math.inf
+    with suppress(ValueError):  # alpha is below the rounding of the products: it cannot be told
+        epsilon = float(sample.spectral_epsilon(features.transform(sample.rows)))
     return {
         "diagnostic rows": len(sample),
         "statistical dimension": float(sample.statistical_dimension()),
-        "spectral epsilon": float(sample.spectral_epsilon(features.transform(sample.rows))),
+        "spectral epsilon": epsilon,
         "degree mass": (masses / max(masses.sum(), 1e-300)).tolist(),
     }
 

@@ -29,8 +29,6 @@ from kernelsieve.sources.base import Block, Source
 LEARNABLE = ("laplacian", "matern32", "matern52", "gaussian")
 SCREENED_ROWS = 500
 SCREENED_ITERATIONS = 30
-# Families whose search begins where that of another has ended, and ends soon.
-KIN, KIN_ITERATIONS = {"matern32": "matern52", "gaussian": "matern52"}, 20
 REFINED_ITERATIONS = 20
 MOST_COLUMNS = 256  # that the search of all families begins with
 FEW_COLUMNS = 32  # are never too many
@@ -137,9 +135,8 @@ class Learner:
             of_column = first[0].seconds / max(1, first[0].iterations) / len(kept)
             most = self._affordable(of_column, len(families), deadline)
             kept = first[0].strongest(most)
-        tries = [(family, kept, None, 1.0) for family in families if family not in KIN]
+        tries = [(family, kept, None, 1.0) for family in families]
         first += self._tried(tries, deadline, verbose)
-        first += self._kin(families, first, deadline, verbose)
         best = min(first, key=lambda fit: fit.value)
         nothing = self._value_of_noise() - NOTHING_FOUND
         # A narrow kernel may find what a wide one does not see, ...
@@ -150,20 +147,6 @@ class Learner:
             behind = [fit.family for fit in first if fit.value > best.value + FAR_BEHIND]
             again += [(family, best.columns, moved(best, family), 1.0) for family in behind]
         return [*first, *self._tried(again, deadline, verbose)]
-
-    def _kin(
-        self, families: Sequence[str], found: list[Fit], deadline: float, verbose: int
-    ) -> list[Fit]:
-        """Searches of families that begin where that of a similar one has ended."""
-        ends = {fit.family: fit for fit in found}
-        kin = [(family, ends.get(KIN[family])) for family in families if family in KIN]
-        tries = [
-            (family, self.usable, None, 1.0)
-            if end is None
-            else (family, end.columns, moved(end, family), 1.0)
-            for family, end in kin
-        ]
-        return self._tried(tries, deadline, verbose, KIN_ITERATIONS)
 
     def _affordable(self, of_column: float, n_families: int, deadline: float) -> int:
         """As many columns as other families can be searched with in time.
@@ -250,11 +233,12 @@ class Learner:
         tries: Sequence[tuple[str, NDArray[np.int64], Fit | None, float]],
         deadline: float,
         verbose: int,
-        iterations: int = SCREENED_ITERATIONS,
     ) -> list[Fit]:
         """Searches on few rows: family, columns, where to begin and how narrow."""
         searches = ordered_map(
-            lambda t: self._search(t[0], t[1], SCREENED_ROWS, iterations, deadline, t[2], t[3]),
+            lambda t: self._search(
+                t[0], t[1], SCREENED_ROWS, SCREENED_ITERATIONS, deadline, t[2], t[3]
+            ),
             tries,
             self.n_jobs,
         )
