@@ -88,6 +88,7 @@ MODULES = (
     "explanation",
     "features",
     "kernels",
+    "learning",
     "models",
     "persistence",
     "plots",
