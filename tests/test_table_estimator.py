@@ -354,3 +354,12 @@ def test_inspection_has_a_line_for_every_column(
     page = Path("page.html").read_text()
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
+
+
+@pytest.mark.parametrize("task", ["auto", "classification"])
+def test_scorers_of_classes_see_a_classifier(task: str) -> None:
+    """``roc_auc`` was nan where the task was found in the target."""
+    x = np.random.default_rng(0).normal(size=(120, 2))
+    y = np.where(x[:, 0] + 0.5 * x[:, 1] ** 2 > 0.2, "yes", "no")
+    found = cross_val_score(TableModel(task=task), x, y, scoring="roc_auc", cv=2)
+    assert found.min() > 0.8
