@@ -257,8 +257,6 @@ def _linear(
     if len(sides.among) < 4 or setting.rows.target_shape != (1,):
         return False, choice
     known, apart = sides.known_and_apart()
-    if setting.judge.free:  # few rows: those that judge must not have been seen
-        known = np.setdiff1d(sides.among, apart)
     known = sides.some(known, setting.options.known_rows)
     take = setting.rows.take
     with budget.step("linear part"):

@@ -207,4 +207,5 @@ def _simple(compare: Walk, tried: list[Judged], equal: list[Fit]) -> tuple[Judge
 
 def smaller(setting: Setting) -> Setting:
     """The sizes of a choice that is repeated for each fold."""
-    return setting.smaller(learn_rows=SCREENED_ROWS, families=1)
+    options = replace(setting.options, learn_rows=SCREENED_ROWS, families=1)
+    return replace(setting, options=options, verbose=0)

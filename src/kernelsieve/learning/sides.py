@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +54,6 @@ class Setting:
         return Learner.on(
             self.rows, self.options.learn_rows, among=among, seed=self.seed, n_jobs=self.n_jobs
         )
-
-    def smaller(self, **options: object) -> Setting:
-        """The same with other sizes."""
-        return replace(self, options=replace(self.options, **options), verbose=0)  # type: ignore[arg-type]
 
     def set_apart(self, known: Rows, apart: Rows) -> RidgeErrors:
         """Rows apart, predicted from those that are known."""
